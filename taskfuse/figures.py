@@ -38,6 +38,8 @@ class ProductFigures:
         span_cycles: cycles of a step for each further 128 bytes along k: about 28 for each of the four instructions that multiply them, in tiles of 64 x 16 to
             64 x 64 with steps of two and of four spans.
         slot_us: latency from the wait for an empty slot to the arrival of its bytes from DRAM.
+        ring_cycles: latency of a load into a ring all of whose other slots are being multiplied, beyond the time of its bytes: the next step waits for it.
+            Two products of 4096 x 2816 x 1024 with three results took 137 us in tiles of 128 x 128 with two slots: six tiles of 16 steps, on an H200.
         slots_used: slots of a ring that are full or being emptied during ``slot_us``; both figures from 1, 16 and 64 rows of 4096 x 14336 with rings of 73 to
             221 KB in 64 blocks.
         epilogue_cycles: cycles to drain the last wgmma and to begin the next tile.
@@ -120,6 +122,7 @@ class ProductFigures:
     span_cycles: float = 110
     slot_us: float = 1.4
     slots_used: float = 1.75
+    ring_cycles: float = 1200
     epilogue_cycles: float = 320
     piece_cycles: float = 540
     narrow_factor: float = 1.4

@@ -39,7 +39,7 @@ FEW_ROWS = 128
 """Rows from which tiles of whole instructions waste less than half of one."""
 BEHIND_NORM = 2.5
 """Exponent of the norm that combines the times of memory and of rows behind the end of a factor: with seven of them behind one row no time was lost."""
-WAITS = frozenset(("barriers", "copies of threads", "promotion", "prologue"))
+WAITS = frozenset(("a short ring", "barriers", "copies of threads", "promotion", "prologue"))
 """Of the parts of a step, those that are mostly waits of one warpgroup."""
 
 
@@ -262,6 +262,8 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
         "L2 cache": loaded * loading * (1 + figures.outside_factor * _outside(problem, config)) / cache,
         "barriers": (figures.step_cycles if config.sharing == 1 else figures.shared_step_cycles) + further,
     }
+    if config.stages <= config.in_flight + 1:
+        cycles["a short ring"] = figures.ring_cycles + loaded / target.l2_bytes_per_cycle
     if problem.blocks is not None:
         sums = (1 + problem.blocks.each_column) * config.tile_m * config.tile_n / target.lanes
         of_rows = config.rows // WGMMA_ROWS

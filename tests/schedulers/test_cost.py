@@ -109,6 +109,15 @@ def test_few_slots_leave_memory_idle() -> None:
     assert estimate(problem, long).us < 0.7 * estimate(problem, short).us
 
 
+def test_a_step_of_two_slots_waits_for_its_load() -> None:
+    """32 KB at 65 bytes a cycle after 1200 cycles, where products take 512; a batch more in flight needs a slot more."""
+    two = MatmulConfig(128, 128, stages=2)
+    tile = tile_time(MatmulProblem(4096, 4096, 6400), two)
+    assert (tile.products, tile.bound) == (pytest.approx(100 * (1200 + 32768 / 65)), "a short ring")
+    assert tile_time(MatmulProblem(4096, 4096, 6400), replace(two, stages=3)).bound != "a short ring"
+    assert tile_time(MatmulProblem(4096, 4096, 6400), replace(two, stages=3, in_flight=2)).bound == "a short ring"
+
+
 def test_rows_behind_the_end_cost_time_even_where_memory_is_slower() -> None:
     """14336 x 4096 for one row: 64 rows of tiles took 35.4 us on an H200, those of 8 rows 29.4."""
     usual, swapped = MatmulProblem(1, 14336, 4096).orders
