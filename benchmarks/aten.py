@@ -264,10 +264,14 @@ def _into_slice(b: _Build, n: Node) -> tf.TensorView:
     if step == 1:
         parts = [part(0, start)] * (start > 0) + [y] + [part(stop, extent)] * (stop < extent)
         return tf.cat(parts, axis) if len(parts) > 1 else tf.copy(y)
+    rank, count = len(shape), b.shape(n.args[1])[axis]
+    wide = tf.pad(tf.expand_dims(y, axis + 1), [(0, step - 1 if k == axis + 1 else 0) for k in range(rank + 1)])
+    spread = tf.reshape(wide, [count * step if k == axis else e for k, e in enumerate(shape)])
+    within = spread[tuple(slice(0, min(count * step, extent - start)) if k == axis else slice(None) for k in range(rank))]
+    whole = tf.pad(within, [(start, max(extent - start - count * step, 0)) if k == axis else (0, 0) for k in range(rank)])
     place = tf.sub(tf.arange(extent), start)
     inside = tf.logical_and(tf.logical_and(tf.ge(place, 0), tf.lt(place, stop - start)), tf.eq(tf.remainder(place, step), 0))
-    taken = tf.take(y, tf.clamp(tf.floor_divide(place, step), 0, b.shape(n.args[1])[axis] - 1), axis)
-    return tf.where(_along(inside, axis, shape), taken, x)
+    return tf.where(_along(inside, axis, shape), whole, x)
 
 
 def _along(x: tf.TensorView, axis: int, shape: tuple[int, ...]) -> tf.TensorView:
@@ -423,6 +427,9 @@ def _made(b: _Build, n: Node) -> tf.TensorView:
             return tf.cast(tf.add(tf.mul(tf.arange(n.shape[0]), step), start), _dtype(n.dtype))
         case "gather":
             return tf.take_along_axis(b.tensor(a[0]), b.tensor(a[2]), a[1])
+        case "index" if sum(x is not None for x in a[1]) == 1:
+            axis = next(k for k, x in enumerate(a[1]) if x is not None)
+            return tf.take(b.tensor(a[0]), b.tensor(a[1][axis]), axis)
         case "index_select":
             return tf.take(b.tensor(a[0]), b.tensor(a[2]), a[1])
         case "scatter" | "scatter_add":
@@ -491,8 +498,10 @@ def torch_function(graph: Graph, *, exact: bool = False) -> Callable[..., Any]:
             case Name(text=text) if text in made:
                 return made[text]
             case Name(text=text):
-                kind: Any = getattr(torch, text, text)
-                return torch.float64 if exact and text.startswith(("float", "bfloat")) else kind
+                kind: Any = getattr(torch, text, None)
+                if not isinstance(kind, torch.dtype):
+                    return text  # a word, such as how a division rounds
+                return torch.float64 if exact and kind.is_floating_point else kind
             case tuple():
                 return [value(x) for x in cast("Arguments", arg)]
             case _:

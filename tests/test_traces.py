@@ -25,8 +25,8 @@ def built(graph: Graph) -> tf.Fusion:
     return made
 
 
-def test_there_are_200() -> None:
-    assert len(GRAPHS) == 200
+def test_there_are_230() -> None:
+    assert len(GRAPHS) == 230
 
 
 def test_what_is_read_has_the_tensors_of_the_graph() -> None:
@@ -64,9 +64,11 @@ OPS = {
     "elu.default(v0, 2.0, 3.0, 0.5)": 3 * np.where(M > 0, M, 2 * np.expm1(M * 0.5)),
     "constant_pad_nd.default(v0, [-1, 2, 0, -1], 9.0)": np.pad(M[:3, 1:], ((0, 0), (0, 2)), constant_values=9),
     "diagonal.default(v0, 1)": np.diagonal(M, 1),
+    "div.Tensor_mode(v0, 2, rounding_mode=floor)": np.floor(M / 2),
 }
 WIDE = np.zeros((4, 5), np.float32)
 INTO = {  # v1 is put into v0
+    "slice_scatter.default(v0, v1, 1, 1, 5, 2)": ((slice(None), slice(1, None, 2)), M[:, :2]),
     "slice_scatter.default(v0, v1, 1, 1, 3)": ((slice(None), slice(1, 3)), M[:, :2]),
     "slice_scatter.default(v0, v1, 1, 3)": ((slice(None), slice(3, None)), M[:, :2]),
     "slice_scatter.default(v0, v1, 1, 0, 9223372036854775807, 2)": ((slice(None), slice(0, None, 2)), M[:, :3]),
@@ -119,6 +121,11 @@ def test_an_op_that_puts_a_tensor_into_another(call: str) -> None:
     wanted = whole.copy()
     wanted[place] = part
     assert np.array_equal(evaluated(call, whole, part, shape=whole.shape), wanted)
+
+
+def test_an_index_of_one_axis() -> None:
+    where = np.array([[4, 0], [2, 2]])
+    assert np.array_equal(evaluated("index.Tensor(v0, [none, v1])", M, where, shape=(4, 2, 2)), M[:, where])
 
 
 def test_shifts_round_down() -> None:

@@ -17,7 +17,7 @@ from taskfuse.kir.scope import INDEX_SYMBOLS
 from taskfuse.schedule.copy import Renaming, embed
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_INDEX = re.compile(r"i[0-9]+[nf]?")  # loop variables and iteration symbols
+_INDEX = re.compile(r"i[0-9]+[nf]?|v[0-9]+")  # loop variables and iteration symbols; values in definitions
 _INDICES = frozenset(name.partition(".")[0] for name in INDEX_SYMBOLS)
 _STRANGE = re.compile(r"[^A-Za-z0-9_]")
 

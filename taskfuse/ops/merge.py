@@ -1,7 +1,8 @@
 """Rows of unsigned integers in order: blocks by counting, then two blocks at a time by merging.
 
 *Counting*: the position of an element is the number of lesser elements in its block; each is added to a zero at its position. For blocks of 128 that is 128
-comparisons of an element, and two kernels. *Merging*: the element at place k of two merged rows has p elements of the first row before it, the greatest p for
+comparisons of an element, and two kernels. Few elements are counted in longer blocks, up to whole rows: comparisons that take less time than the kernel of a
+merge. *Merging*: the element at place k of two merged rows has p elements of the first row before it, the greatest p for
 which the first row's element p - 1 is less than the second row's element k - p (Odeh, Green, Mwassi, Shmueli, Birk, "Merge Path", 2012). Each place finds its p
 by bisection, which reads two rows at computed indices: one kernel per doubling, whose threads work alone. So a row of n elements takes 128 comparisons and
 about log2(n)^2 reads per element, where a bitonic network would take log2(n)^2 / 2 kernels. Where only the first few are wanted, merged rows are cut to them,
@@ -12,7 +13,9 @@ Elements are complemented on the way: the greatest comes first, and 0, which a r
 
 from __future__ import annotations
 
-from taskfuse.dtypes import int32
+from math import prod
+
+from taskfuse.dtypes import int32, int64
 from taskfuse.ir.axes import iteration_symbol, value_symbol
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -29,7 +32,10 @@ from taskfuse.ops.select import pad
 from taskfuse.ops.views import expand_dims, reshape
 
 BLOCK = 128
-"""Elements that are ordered by counting."""
+"""Elements that are ordered by counting, of however many rows."""
+COMPARED = 2**23
+"""Comparisons that take no longer than the kernel of a merge: four to eight instructions each, on an H200. Blocks have twice as many elements as long as that
+takes no more of them in addition."""
 LONGEST = 2**20
 """Elements of the longest row: its kernels take minutes to compile."""
 
@@ -44,19 +50,40 @@ def ordered(op: str, keys: TensorView, first: int | None = None) -> TensorView:
     Raises :class:`ShapeError` if the rows are not provably short enough.
     """
     n = keys.shape[-1]
-    if first is None and prove(le(n, 2 * BLOCK), keys.fusion.facts()):
-        return _of("bitwise_not", _counted(_of("bitwise_not", keys)))
-    block = BLOCK
+    counted = counted_elements(keys)
+    if prove(le(n, counted if first is not None or counted > BLOCK else 2 * BLOCK), keys.fusion.facts()):
+        rows = _of("bitwise_not", _counted(_of("bitwise_not", keys)))
+        return rows if first is None else sliced(rows, keys.ndim - 1, 0, first)
+    block = counted
     while first is not None and block < first:
         block *= 2
     length = _length(op, keys, n, block)
     whole = pad(keys, [(0, 0)] * (keys.ndim - 1) + [(wrap(0), length - n)], int(keys.dtype.max_value)) if n is not wrap(length) else keys
-    rows = _counted(_of("bitwise_not", reshape(whole, [*keys.shape[:-1], length // BLOCK, BLOCK])))
+    rows = _counted(_of("bitwise_not", reshape(whole, [*keys.shape[:-1], length // counted, counted])))
     keep = length if first is None else block
     while rows.shape[-2] is not wrap(1):
         rows = merged(rows, keep)
     found = _of("bitwise_not", reshape(rows, [*keys.shape[:-1], rows.shape[-1]]))
     return sliced(found, keys.ndim - 1, 0, n if first is None else first)
+
+
+def counted_elements(keys: TensorView) -> int:
+    """How many elements of a row are ordered by counting: a power of two."""
+    found, total = BLOCK, prod(e.value if isinstance(e, Const) else COMPARED for e in keys.shape)
+    while total * found <= COMPARED:
+        found *= 2
+    return found
+
+
+def counted_order(rank: TensorView) -> TensorView:
+    """The indices (int64) of the elements of each row in ascending order, equal ones in theirs, by comparing every two."""
+    last = rank.ndim - 1
+    other, own = expand_dims(rank, last), expand_dims(rank, last + 1)
+    shape = (*rank.shape, rank.shape[-1])
+    away = define_pointwise(rank.fusion, ELEMENTWISE["cast"], shape, (IndexValue(iteration_symbol(last + 1) - iteration_symbol(last)),), int32)
+    is_first = _of("logical_or", _of("lt", other, own), _of("logical_and", _of("eq", other, own), _of("lt", away, 0)))
+    index = define_pointwise(rank.fusion, ELEMENTWISE["copy"], rank.shape, (IndexValue(iteration_symbol(last)),), int64)
+    return scatter_add(zeros_like(index), last, _number(is_first), index)
 
 
 def _length(op: str, keys: TensorView, n: Expr, block: int) -> int:
@@ -73,9 +100,12 @@ def _length(op: str, keys: TensorView, n: Expr, block: int) -> int:
 def _counted(keys: TensorView) -> TensorView:
     """Rows in descending order, by comparing every two elements."""
     last = keys.ndim - 1
-    before = _of("gt", expand_dims(keys, last), expand_dims(keys, last + 1))
-    places = reduce_axes(cast_tensor(before, int32), (last + 1,), COMBINES["add"], int32, keepdims=False)
-    return scatter_add(zeros_like(keys), last, places, keys)
+    return scatter_add(zeros_like(keys), last, _number(_of("gt", expand_dims(keys, last), expand_dims(keys, last + 1))), keys)
+
+
+def _number(holds: TensorView) -> TensorView:
+    """For how many elements of its last dimension a condition holds."""
+    return reduce_axes(cast_tensor(holds, int32), (holds.ndim - 1,), COMBINES["add"], int32, keepdims=False)
 
 
 def merged(rows: TensorView, keep: int) -> TensorView:

@@ -2,7 +2,7 @@
 
 Up to 16 elements of a row are found one after another: each is a reduction, the least key (:mod:`taskfuse.ops.order_keys`) greater than the last one. So
 k reductions read a row that is loaded once, and only k keys are stored. More are taken from rows in order (:mod:`taskfuse.ops.merge`). Elements of
-64 bits are ordered by the lower half of their rank bits, and then, stably, by the upper one.
+64 bits are ordered by the lower half of their rank bits, and then, stably, by the upper one; few of them by comparing every two.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from taskfuse.ops.build import cast_tensor, check_tensor, described, facts_help,
 from taskfuse.ops.elementwise import isnan
 from taskfuse.ops.gather import take_along_axis
 from taskfuse.ops.keywords import axial
-from taskfuse.ops.merge import ordered
+from taskfuse.ops.merge import counted_elements, counted_order, ordered
 from taskfuse.ops.order_keys import KeyLayout, index_along, rank_bits
 from taskfuse.ops.rearrange import count, moveaxis, sliced
 from taskfuse.ops.reduce import reduce_axes
@@ -136,6 +136,10 @@ def _in_order(op: str, x: TensorView, descending: bool, first: int | None = None
         keys = ordered(op, layout.keys(x), first)
         return layout.values(keys), layout.indices(keys)
     rank = rank_bits(x, descending)
+    if prove(le(x.shape[last], counted_elements(rank)), x.fusion.facts()):
+        order = counted_order(rank)
+        indices = order if first is None else sliced(order, last, 0, first)
+        return take_along_axis(x, indices, last), indices
     indices: TensorView | None = None
     for half in (_of("bitwise_and", rank, 2**32 - 1), _of("right_shift", rank, 32)):
         found = cast_tensor(half, uint32)

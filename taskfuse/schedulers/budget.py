@@ -23,6 +23,10 @@ ENDING: Final = 0.25
 """The greatest part of the seconds that is for the end."""
 
 
+OVERTIME: Final = 0.3
+"""A further part of them, where a kernel would be kept that is far from its roofline and takes a large part of the time."""
+
+
 class Work(Enum):
     """What is counted: seconds for each, and seconds for each tensor of it."""
 
@@ -58,16 +62,27 @@ class Budget:
 
     Attributes:
         ended: the reason, once a caller has seen that it is spent.
+        extended: the same, of before it was extended; ``None`` if it was not.
     """
 
-    __slots__ = ("_clock", "_deadline", "_seconds", "_spent", "ended")
+    __slots__ = ("_clock", "_deadline", "_overtime", "_seconds", "_spent", "ended", "extended")
 
     def __init__(self, seconds: float = SECONDS, clock: Callable[[], float] | None = None, tensors: int = 0) -> None:
         self._seconds = seconds - min(ENDING * seconds, Work.MADE.size * tensors)
         self._spent = 0.0
         self._clock = thread_time if clock is None else clock
         self._deadline = self._clock() + self._seconds
+        self._overtime = OVERTIME * seconds
         self.ended: Ended | None = None
+        self.extended: Ended | None = None
+
+    def extend(self) -> bool:
+        """Go on for :data:`OVERTIME`, once, when the budget is spent. False if it was extended before."""
+        if self.extended is not None or self.why_spent is None:
+            return False
+        self.extended, self.ended = self.ended, None
+        self._seconds, self._deadline = self._spent + self._overtime, self._clock() + self._overtime
+        return True
 
     def spend(self, work: Work, size: int) -> None:
         """Count work on some tensors."""

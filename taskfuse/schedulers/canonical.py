@@ -15,6 +15,7 @@ The law: the fusion computes what it did before (``fusion.evaluate`` agrees, in 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import prod
 
@@ -33,18 +34,20 @@ from taskfuse.schedulers.script import Script
 from taskfuse.target import VECTOR_BYTES
 
 
-def canonical(fusion: Fusion, extent: Sizes) -> Script | None:
+def canonical(fusion: Fusion, extent: Sizes, readers: AbstractSet[str] | None = None) -> Script | None:
     """A copy of ``fusion`` in canonical form, with the calls that made it; ``None`` if it already has that form, or cannot have it.
 
     Args:
         extent: numbers for extents.
+        readers: names of the only tensors at whose points products, and functions of them, are computed; ``None``: of all.
     """
-    if not _products(fusion):
+    before = {e.output.name for e in _products(fusion)}
+    if not before:
         return None
     script = Script(copy_fusion(fusion)[0])
     try:
-        _behind(script, extent)
-        _before(script)
+        _behind(script, extent, readers)
+        _before(script, frozenset() if readers is None else before)
     except TaskfuseError:
         return None
     return script if script.lines else None
@@ -73,12 +76,12 @@ def _after(fusion: Fusion, products: set[TensorView]) -> set[TensorView]:
 # -- after products ----------------------------------------------------------------------------------------------------------------------
 
 
-def _behind(script: Script, extent: Sizes) -> None:
+def _behind(script: Script, extent: Sizes, readers: AbstractSet[str] | None) -> None:
     """Rules 1 and 2."""
     fusion = script.fusion
     products = {e.output for e in _products(fusion)}
     after = _after(fusion, products)
-    recompute_all(script, fusion, lambda read, reader: _stays(fusion, read, reader, after))
+    recompute_all(script, fusion, lambda read, reader: (readers is not None and reader.name not in readers) or _stays(fusion, read, reader, after))
     for product in [e.output for e in _products(fusion)]:
         if product.is_output:
             continue
@@ -93,8 +96,8 @@ def _behind(script: Script, extent: Sizes) -> None:
             spaces.setdefault(tuple(a.extent for a in tv.root), []).append(tv)
         points = {tuple(r.index): prod(extent(a.extent) for a in tv.root) for tv, own in reads.items() for r in own}
         if sum(points.values()) <= extent.elements(product):
-            for readers in spaces.values():
-                script.recompute(product, readers)
+            for own in spaces.values():
+                script.recompute(product, own)
 
 
 def _leaves_a_matrix(fusion: Fusion, product: TensorView, use: MathExpr) -> bool:
@@ -123,10 +126,10 @@ def _stays(fusion: Fusion, read: Read, reader: TensorView, after: set[TensorView
 # -- before products ----------------------------------------------------------------------------------------------------------------------
 
 
-def _before(script: Script) -> None:
-    """Rule 3."""
+def _before(script: Script, others: AbstractSet[str]) -> None:
+    """Rule 3, but for some products."""
     fusion = script.fusion
-    products = _products(fusion)
+    products = [e for e in _products(fusion) if e.output.name not in others]
     after = _after(fusion, {e.output for e in products})
     behind = [e for e in needed(fusion) if isinstance(e, Pointwise) and e.output in after]
     for expr in (*products, *behind, *_beside(fusion, behind, after)):

@@ -25,7 +25,7 @@ from taskfuse.schedulers.elementwise import ancestors, at_readers, check_new, fo
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, SECTOR_BYTES, WARP, Target
+from taskfuse.target import DEFAULT, LINE_BYTES, SECTOR_BYTES, WARP, Target
 
 AGAIN_US = 100.0
 """Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
@@ -109,14 +109,16 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     total = work(fusion, extent)
     total = replace(total, instructions=total.instructions + _serial_instructions(fusion, extent))
     target = extent.target
-    us = max(total.us(SCALAR_BYTES), target.kernel_us(_reread_bytes(fusion, extent) / target.l2_bytes_per_us))
+    again_bytes, lines = _reread(fusion, extent)
+    us = max(total.us(SCALAR_BYTES), target.kernel_us(again_bytes / target.l2_bytes_per_us, lines / target.cycles_per_us))
     return owner, steps, us + steps * target.assumed.serial_us + again * AGAIN_US
 
 
-def _reread_bytes(fusion: Fusion, extent: Sizes) -> float:
-    """Bytes that the loops of reductions read: no thread holds what another trip, or another thread, needs again. Of what all threads share a warp reads one
-    sector; what is the same in all trips is read before them. All tensors have the axes of the reductions that read them, at the same positions."""
-    found: dict[tuple[object, ...], float] = {}
+def _reread(fusion: Fusion, extent: Sizes) -> tuple[float, float]:
+    """Bytes that the loops of reductions read, and the cache lines that their warps look up: no thread holds what another trip, or another thread, needs
+    again. Of what all threads share a warp reads one sector of one line; what is the same in all trips is read before them. All tensors have the axes of the
+    reductions that read them, at the same positions."""
+    found: dict[tuple[object, ...], tuple[float, float]] = {}
     serial: dict[TensorView, set[int]] = {}
     for e in needed(fusion):
         if isinstance(e, Reduction):
@@ -132,9 +134,16 @@ def _reread_bytes(fusion: Fusion, extent: Sizes) -> float:
             if read.tensor.is_input:
                 names = frozenset[str]().union(*(i.free for i in read.index))
                 points = prod(extent(a.extent) for k, a in enumerate(axes) if k not in trips or iteration_symbol(k).free & names)
-                is_own = bool(lanes) and bool(iteration_symbol(lanes[-1]).free & names)
-                found[read.tensor, read.index, tuple(a.extent for a in axes)] = points * (read.tensor.dtype.itemsize if is_own else SECTOR_BYTES / WARP)
-    return sum(found.values())
+                lane = iteration_symbol(lanes[-1]).free if lanes else frozenset[str]()
+                size = read.tensor.dtype.itemsize
+                if any(i.free & lane for i in read.index[:-1]):  # each thread reads another row
+                    each = size, min(1.0, extent(read.tensor.shape[-1]) * size / LINE_BYTES)
+                elif lane & names:
+                    each = size, size / LINE_BYTES
+                else:
+                    each = SECTOR_BYTES / WARP, 1 / WARP
+                found[read.tensor, read.index, tuple(a.extent for a in axes)] = points * each[0], points * each[1]
+    return sum(moved for moved, _ in found.values()), sum(lines for _, lines in found.values())
 
 
 def _serial_instructions(fusion: Fusion, extent: Sizes) -> float:

@@ -96,9 +96,10 @@ class Forms:
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
             own = best.moves[len(self._moves) :]
+            self._add("with products where copies of them are", lambda: canonical(best.fusion, extent, copied(best)), own, best)
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
             self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
-            self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent, best.levels), own)
+            self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
             self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own, best)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own, best)
             self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own, best)
@@ -183,6 +184,13 @@ class Forms:
 
         with self._budget.share(SHARE) if self._searches else nullcontext():
             self._searches += result(search, [], f"no search of the form {what}", self._faults)
+
+
+def copied(search: Search) -> set[str]:
+    """The elementwise tensors of segments without reductions that read what other segments compute: as the heads of a product side by side."""
+    segments = {tv: p for p in search.segments for tv in p}
+    plain = {p for p in search.segments if all(isinstance(search.fusion.definition(tv), Pointwise) for tv in p)}
+    return {r.name for _, readers in search.crossed() for r in readers if segments[r] in plain}
 
 
 def where_read(fusion: Fusion, extent: Sizes) -> Script | None:

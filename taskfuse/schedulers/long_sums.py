@@ -1,13 +1,11 @@
-"""Several reductions of few and long rows (the norms of many gradients): chunks of each, so that they share a launch.
+"""Reductions of few and long rows (a loss, the norms of many gradients): chunks of each, and a reduction of their results.
 
-The blocks of such a reduction share a row and wait for one another at a barrier of the grid, so its kernel stands alone; several take turns. Reductions
-of chunks have enough rows without a barrier: those of different tensors run side by side, and so do the reductions of their results.
+The blocks of such a reduction share a row and wait for one another at a barrier of the grid: its launch overlaps with no other, and several take turns.
+Reductions of chunks have enough rows without a barrier: those of different tensors run side by side, and so do the reductions of their results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from math import prod
 
 from taskfuse.dtypes import float32
@@ -30,17 +28,14 @@ SIDE_BY_SIDE = 32
 """Rows of a block where neighbors in memory are of different rows."""
 
 
-def chunk_long_sums(fusion: Fusion, extent: Sizes, levels: Sequence[Sequence[AbstractSet[TensorView]]] = ()) -> Script | None:
-    """A copy of ``fusion`` with chunks for its long reductions of one operand; ``None`` if there are not several, or no two of them are in kernels that could
-    share a launch. Sums of floats then round in another order.
+def chunk_long_sums(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy of ``fusion`` with chunks for its long reductions of one operand; ``None`` if it has none. Sums of floats then round in another order.
 
     Args:
         extent: numbers for extents.
-        levels: the tensors of the kernels of each level, which do not wait for one another; empty if they are not known.
     """
     found = [(e.output.name, *chunk) for e in needed(fusion) if isinstance(e, Reduction) and (chunk := _chunk(e.output, e, extent)) is not None]
-    names = {name for name, *_ in found}
-    if len(found) < 2 or (levels and max(sum(any(tv.name in names for tv in p) for p in level) for level in levels) < 2):
+    if not found:
         return None
     script = Script(copy_fusion(fusion)[0])
     for name, axis, length in found:

@@ -18,6 +18,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering import LoweringOptions
 from taskfuse.lowering.steps import lower
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.split_reduction import digits
 from taskfuse.schedulers.elementwise import gathered
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
@@ -199,6 +200,8 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
     once = sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.inputs if not among(tv, sources.values()))
     once += sum(_bytes_from(fusion, x, [tv for tv, source in sources.items() if source is x], extent) for x in dict.fromkeys(sources.values()))
     own = [tv for tv in (*(x for x in fusion.inputs if not among(x, sources.values())), *space.moved) if tv in wide & private]
+    keys = Keys(fusion)
+    beside = keys.key(space.axes[space.contiguous])
     again = sum((len(needing) - 1) * extent.elements(tv) * tv.dtype.itemsize for tv, needing in phases.passes().items())
     return RowProblem(
         rows=extent(rows),
@@ -207,6 +210,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         is_inner=space.is_inner,
         phases=phases.count,
         loads=tuple(tv.dtype.itemsize for tv in own if tv in contiguous),
+        crossed=sum(tv.is_input and keys.key(tv.logical[-1]) != beside for tv in own if tv in contiguous),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
         loaded=float(once),
         again=float(again),

@@ -1,8 +1,8 @@
 """The cost model of rows: how many threads and blocks share a row, and where it is kept between phases.
 
-A kernel takes the greatest of three times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions,
-and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store. Blocks that
-are resident together wait at the same time; a block that is alone also waits for its bytes. The figures are those of the target
+A kernel takes the greatest of four times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions, the cache
+lines that it looks up, and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store.
+Blocks that are resident together wait at the same time; a block that is alone also waits for its bytes. The figures are those of the target
 (:class:`taskfuse.figures.RowFigures`); register counts, and where walks are unrolled, were fitted to the same schedules.
 """
 
@@ -53,6 +53,8 @@ class RowProblem:
         loads: bytes of an element, of each input that has rows of its own.
         store_bytes: of each element, of all outputs.
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
+        crossed: how many of those inputs have their elements along another axis side by side: each element of a vector is an access of its own, and each thread
+            along the vectors reads another line of memory.
         beside: the same of inputs that lack the contiguous axis: a vector of the others takes one element of theirs, such as a row's place in a table.
         again: bytes that phases after the first to need them load again, if nothing is kept; ``None``: each phase needs all inputs.
         common: bytes of an element, of each input that all rows share, such as weights.
@@ -78,6 +80,7 @@ class RowProblem:
     store_bytes: int = 2
     loaded: float | None = None
     stored: float | None = None
+    crossed: int = 0
     beside: tuple[int, ...] = ()
     again: float | None = None
     common: tuple[int, ...] = ()
@@ -246,9 +249,11 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
         "memory": target.dram_us(loaded + stored) + again / speed,
         "instructions": target.issue_us(work / full, min(target.sms, total)),
         "waits": waves * cycles / target.clock_mhz,
+        "lookups": problem.crossed * elements / WARP * min(WARP, config.threads if problem.is_inner else config.rows) / target.cycles_per_us,
     }
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
+    us += target.overlap_us if config.blocks > 1 else 0.0  # its launch is cooperative
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
     return RowEstimate(config, us, needed, held, bound, block=block, is_cooperative=config.blocks > 1)
 

@@ -23,7 +23,7 @@ from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.apart import atoms
 from taskfuse.schedulers.auto import multiplies
-from taskfuse.schedulers.beside import GAIN, groups, joined, levels
+from taskfuse.schedulers.beside import GAIN, SMALL, groups, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
@@ -36,7 +36,10 @@ from taskfuse.target import Target
 PRODUCTS_WITHOUT_TILES = 0.5
 """The most that a product whose factors are not kept in tiles reaches of the multiply-add rate of the CUDA cores."""
 ABSURD = 10.0
-"""A kernel that takes this many times as long as expected when its tensors were put together is not taken if there is another way, whatever was spent."""
+"""A kernel that takes this many times as long as expected when its tensors were put together, or that is far from its roofline and :data:`LARGE`, is not
+taken if there is another way, whatever was spent."""
+LARGE = 0.1
+"""The least time beyond its roofline of a kernel far from it, relative to the time of all kernels, for which the search goes on when its budget is spent."""
 EQUAL = 1.000001
 """The most time relative to another one that is equal up to rounding."""
 ELEMENTWISE_KINDS = (Pointwise, FirstValid, Gather)
@@ -101,17 +104,6 @@ class Search:
         return tuple(self._segments)
 
     @property
-    def levels(self) -> list[list[Segment]]:
-        """The segments of each level, which do not wait for one another; of all, if one has no kernel."""
-        steps = [step for p in self._segments if (step := self._step(p)) is not None]
-        if len(steps) < len(self._segments):
-            return [list(self._segments)]
-        found: dict[int, list[Segment]] = {}
-        for p, level in zip(self._segments, self._levels(self._segments, steps), strict=True):
-            found.setdefault(level, []).append(p)
-        return list(found.values())
-
-    @property
     def us(self) -> float:
         """Microseconds of the segments, before a kernel was tried; ``inf`` while one has no kernel."""
         return self._us_of(self._segments)
@@ -145,13 +137,14 @@ class Search:
         segments = self._segments
         while True:
             segments = self._by_levels(segments)
-            refused = next((p for k, p in enumerate(segments) if not self._holds(p, f"{self.fusion.name}_{k}")), None)
+            us = self._us_of(segments)
+            refused = next((p for k, p in enumerate(segments) if not self._holds(p, f"{self.fusion.name}_{k}", us)), None)
             if refused is None:
                 break
             segments = self._sorted(self._without(segments, refused))
         steps = self._beside(segments, [self._kept[p] for p in segments])
         crossing, dropped = self._crossing(segments), tuple(self._dropped)
-        ended = self._budget.why_spent
+        ended = self._budget.extended or self._budget.why_spent
         return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self.moves, whole_fusion=self.fusion, dropped=dropped, ended=ended)
 
     def _beside(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> list[SegmentStep]:
@@ -159,7 +152,7 @@ class Search:
         level, together = self._groups(segments, steps)
         heads: dict[int, SegmentStep] = dict(enumerate(steps))
         for group in together if self._trial else ():
-            if self._budget.is_spent:
+            if self._budget.is_spent and not self._budget.extend():
                 break
             parts = tuple(steps[k] for k in group)
             found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts])
@@ -216,7 +209,31 @@ class Search:
             while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
                 segments = moved
             segments = self._merged(segments, settled)  # what was in the way of a pair may stand elsewhere now
-        return segments
+        return self._multiplied_together(self._sorted(segments))
+
+    def _multiplied_together(self, segments: list[Segment]) -> list[Segment]:
+        """``segments``, products so small that launches matter as one list of tiles where that is faster: they need not have a tensor in common."""
+        steps = [step for p in segments if (step := self._step(p)) is not None]
+        if len(steps) < len(segments):
+            return segments
+        small: dict[int, list[Segment]] = {}
+        for p, step, level in zip(segments, steps, self._levels(segments, steps), strict=True):
+            if multiplies(step.schedule) and step.schedule.us <= SMALL * self.target.launch_us:
+                small.setdefault(level, []).append(p)
+        owner = {tv: p for p in segments for tv in p}
+        joined = dict.fromkeys(segments)
+        for level in small.values():
+            while len(level) > 1 and not self._budget.is_spent:
+                a = level.pop(0)
+                for b in level:
+                    self._budget.spend(Work.PAIR, len(a) + len(b))
+                    if self._gains(owner, a, b):
+                        level[level.index(b)] = whole = a | b
+                        owner |= dict.fromkeys(whole, whole)
+                        del joined[a], joined[b]
+                        joined[whole] = None
+                        break
+        return list(joined)
 
     def _walked_together(self, segments: list[Segment]) -> list[Segment]:
         """``segments``, those of a walk as one where that is faster: no two of them need be."""
@@ -264,8 +281,12 @@ class Search:
                 number += 1
         return list(there.values())
 
-    def _holds(self, p: Segment, name: str) -> bool:
-        """Whether the kernel of a segment can be made and is proved; otherwise its way is dropped."""
+    def _holds(self, p: Segment, name: str, us: float) -> bool:
+        """Whether the kernel of a segment can be made and is proved; otherwise its way is dropped.
+
+        Args:
+            us: microseconds of all segments.
+        """
         step = self._step(p)
         if step is None:
             return False
@@ -276,8 +297,11 @@ class Search:
         named.name = name
         came = tried(self._trial, named, step.schedule, self._ways[p].bound)
         schedule = came.schedule
-        self._is_absurd = schedule.us > ABSURD * step.schedule.us
-        searches_on = self._is_absurd or not self._budget.is_spent
+        is_large = schedule.is_far and schedule.us - schedule.bound > LARGE * us
+        self._is_absurd = is_large or schedule.us > ABSURD * step.schedule.us
+        searches_on = not self._budget.is_spent or self._is_absurd
+        if is_large:
+            self._budget.extend()
         if not came.refused and not (schedule.is_far and searches_on and self._ways[p].put_aside(schedule)):
             self._kept[p] = replace(step, fusion=named, schedule=schedule)
             self._made[p] = step.schedule

@@ -70,7 +70,7 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
     is_aside = False
     while True:
         one = found.best
-        if one is None or one.schedule.us > least or is_aside:
+        if one is None or one.schedule.us > least or one.schedule.option.is_cooperative or is_aside:
             if several is None:
                 reason = "no scheduler takes it whole" if one is None else f"as one kernel {one.schedule.us:.1f} us ({one.schedule.scheduler})"
                 try:

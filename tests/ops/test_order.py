@@ -7,6 +7,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.dtypes import DTYPES, as_dtype
+from taskfuse.ops import merge
 from tests.ops.reference import Array, evaluated, message
 
 
@@ -65,6 +66,15 @@ def test_sort(name: str) -> None:
         found, at = fusion.evaluate(x)
         np.testing.assert_array_equal(at, order)
         np.testing.assert_array_equal(found.astype(np.float64), np.take_along_axis(x, order, axis).astype(np.float64))
+
+
+def test_long_rows_of_64_bits_take_two_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the lower half of their bits, then by the upper one."""
+    monkeypatch.setattr(merge, "COMPARED", 0)
+    for name in ("int64", "float64"):
+        x = elements(name, (2, 270))
+        np.testing.assert_array_equal(evaluated(lambda a: tf.argsort(a, descending=True), x), in_order(x, 1, descending=True))
+        np.testing.assert_array_equal(evaluated(lambda a: tf.topk(a, 20)[1], x), in_order(x, 1, descending=True)[:, :20])
 
 
 def test_more_than_a_few_are_taken_from_sorted_rows() -> None:

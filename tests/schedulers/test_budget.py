@@ -50,6 +50,26 @@ def test_work_is_spent_by_count_and_size() -> None:
     assert spent.ended is Ended.WORK
 
 
+def test_a_spent_budget_is_extended_once() -> None:
+    """By a part of its seconds, of work and of the processor; what ended it is remembered."""
+    made = Budget(10.0, Clock(steps(0.0)))
+    assert not made.extend()
+    made.spend(Work.MADE, 10**4)
+    assert made.is_spent
+    assert made.extend()
+    assert not made.is_spent
+    made.spend(Work.MADE, 10**3)
+    assert made.is_spent
+    assert not made.extend()
+    assert made.extended is Ended.WORK
+    late = Budget(1.0, Clock(steps(0.28)))
+    assert [late.is_spent for _ in range(4)][-1]
+    assert late.extend()
+    assert not late.is_spent
+    assert late.is_spent
+    assert late.ended is late.extended is Ended.CLOCK
+
+
 def test_seconds_of_the_processor_are_spent_whatever_was_counted() -> None:
     late = Budget(2.0, Clock(steps(0.9)))
     assert not late.is_spent

@@ -162,3 +162,19 @@ def test_heads_side_by_side_are_a_product_and_a_copy() -> None:
 
     first, *_ = choose_segments(built(large)).steps
     assert first.schedule.scheduler == "matmul"
+
+
+def test_only_some_readers_have_products_at_their_points() -> None:
+    """Two heads' products are copied; the one that is asked for is computed where its copy is."""
+    with tf.Fusion("heads") as fusion:
+        for name in "xy":
+            heads = tensor(name, 4, 64, 32, dtype=HALF) @ tensor(f"w{name}", 4, 32, 64, dtype=HALF)
+            fusion.add_output(tf.copy(heads.permute(1, 0, 2)))
+    extent = Sizes(fusion, None, DEFAULT)
+    found = canonical(fusion, extent, {fusion.outputs[1].name})
+    assert found is not None
+    assert sum(shape in products(fusion) for shape in products(found.fusion)) == 1
+    assert canonical(fusion, extent, set()) is None
+    given = arguments(fusion)
+    for ours, wanted in zip(evaluate(found.fusion, given, MODULAR), evaluate(fusion, given, MODULAR), strict=True):
+        assert np.array_equal(ours, wanted)

@@ -7,6 +7,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
+from taskfuse.count import count
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.storage import needed
 from taskfuse.schedulers import FallbackConfig
@@ -130,3 +131,19 @@ def test_what_threads_read_again_comes_from_the_cache() -> None:
         x, s = tf.define_tensor([4096, 8192], name="x"), tf.define_tensor([4096, 8192, 1], name="s")
         fusion.add_output(tf.sum(tf.full([4096, 8192, 64], 2.0) * s, 2) + x)
     assert offer(fusion).us < 4096 * 8192 * 64 * 4 / DEFAULT.l2_bytes_per_us
+
+
+def test_lanes_that_read_rows_of_their_own_look_up_a_line_each() -> None:
+    """The price of such a product is that of its kernel, up to a factor; where lanes read neighbors it is far less."""
+
+    def product(transposed: bool) -> tf.Fusion:
+        with tf.Fusion("product") as fusion:
+            x, w = (tf.define_tensor([512, 512], dtype=tf.int32) for _ in range(2))
+            fusion.add_output(x @ (w.T if transposed else w))
+        return fusion
+
+    strided = product(transposed=True)
+    expected = offer(strided).us
+    fallback(strided)
+    assert 0.5 <= count(tf.lower(strided), {}, DEFAULT).us / expected <= 2
+    assert expected > 3 * offer(product(transposed=False)).us

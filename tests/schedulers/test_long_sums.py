@@ -1,11 +1,10 @@
-"""Several long reductions become chunks that share a launch; one alone, short ones and those of many rows stay; all compute the same."""
+"""Long reductions become chunks, which share launches; short ones and those of many rows stay; all compute the same."""
 
 import numpy as np
 import pytest
 
 import taskfuse as tf
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.expr import Reduction
 from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers.long_sums import chunk_long_sums
 from taskfuse.schedulers.schedule import Sizes
@@ -45,15 +44,16 @@ def test_its_kernels_are_proved_and_right() -> None:
         np.testing.assert_allclose(ours, wanted, rtol=1e-5)
 
 
-def test_sums_that_wait_for_one_another_share_no_launch() -> None:
-    """Their chunks would not either: sums in one kernel, and one of what a kernel makes of them."""
-    fusion = norms(2)
-    sums = [e.output for e in fusion.exprs() if isinstance(e, Reduction) and e.output.ndim == 0]
-    first, second = (frozenset([tv]) for tv in sums[:2])
-    extent = Sizes(fusion, None, DEFAULT)
-    assert chunk_long_sums(fusion, extent, [[first, second]]) is not None
-    assert chunk_long_sums(fusion, extent, [[first], [second]]) is None
-    assert chunk_long_sums(fusion, extent, [[first | second]]) is None
+def test_a_loss_is_two_kernels_without_a_barrier_of_the_grid() -> None:
+    """A launch of one with a barrier overlaps with none, and costs more than the second kernel."""
+    with tf.Fusion("loss") as fusion:
+        x, y = (tf.define_tensor([2048, 256], dtype=tf.bfloat16, name=name) for name in "xy")
+        fusion.add_output(tf.mean(tf.abs(tf.cast(x, tf.float32) - y)))
+    run, given = tf.compile(fusion, "sim", target="H200"), arguments(fusion)
+    assert run.schedule is not None
+    assert "chunk_reduction" in run.schedule.code
+    assert [kernel.is_cooperative for kernel in run.kernels] == [False, False]
+    np.testing.assert_allclose(run(*given)[0], fusion.evaluate(*given)[0], rtol=1e-5)
 
 
 def test_the_form_computes_the_same() -> None:
@@ -70,7 +70,6 @@ def test_the_form_computes_the_same() -> None:
 @pytest.mark.parametrize(
     ("count", "shape", "axes", "dtype"),
     [
-        (1, [1024, 512], (0, 1), tf.float32),  # alone
         (2, [16, 128], (0, 1), tf.float32),  # short
         (2, [1024, 512], (1,), tf.float32),  # rows enough
         (2, [1031, 509], (0, 1), tf.float32),  # primes

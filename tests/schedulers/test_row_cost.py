@@ -118,3 +118,21 @@ def test_few_columns_are_spread_over_all_multiprocessors() -> None:
     assert rank(many)[0].config.rows >= 8
     wide = RowProblem(2304, 512, 4, False, loads=(4,), store_bytes=0)
     assert all(e.config.rows * wide.width * 4 >= 32 for e in rank(wide))
+
+
+def test_an_input_whose_neighbors_are_in_other_rows_is_looked_up_element_by_element() -> None:
+    """Each thread along a row reads another line: the fewer there are, the fewer lines of one load."""
+    plain = RowProblem(32768, 512, 8, loads=(4, 4), loaded=1.2e6, stored=1.3e5)
+    crossed = replace(plain, crossed=1)
+    config = rank(plain)[0].config
+    assert estimate(crossed, config).bound == "lookups"
+    assert estimate(crossed, config).us > 3 * estimate(plain, config).us
+    assert estimate(crossed, replace(config, threads=8, rows=16)).us < estimate(crossed, replace(config, threads=16, rows=8)).us
+
+
+def test_a_cooperative_launch_overlaps_with_none() -> None:
+    problem = RowProblem(1, 1 << 22)
+    config = rank(problem)[0].config
+    assert config.blocks > 1
+    without = replace(problem, target=replace(H200, arch="sm_80"))
+    assert estimate(problem, config).us - estimate(without, config).us == pytest.approx(H200.overlap_us, abs=0.01)

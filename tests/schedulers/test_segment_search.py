@@ -49,6 +49,20 @@ def test_a_product_for_tensor_cores_is_cut_off_however_much_it_computes() -> Non
     assert [step.schedule.scheduler for step in choose_segments(fusion).steps] == ["pointwise", "matmul"]
 
 
+def test_small_products_of_one_level_are_one_list_of_tiles() -> None:
+    """Those of two branches that have no tensor in common. Large ones stay kernels of their own."""
+
+    def schedulers(size: int) -> list[str]:
+        with tf.Fusion("branches") as fusion:
+            for _ in range(2):
+                a, b, c = (tf.define_tensor([size, size], dtype=tf.bfloat16) for _ in range(3))
+                fusion.add_output(tf.cumsum(a @ b, 1) @ c)
+        return [step.schedule.scheduler for step in choose_segments(fusion).steps]
+
+    assert schedulers(256) == ["products", "scan", "scan", "products"]
+    assert schedulers(4096) == ["matmul", "matmul", "scan", "scan", "matmul", "matmul"]
+
+
 def test_reductions_of_the_same_axes_are_walked_together() -> None:
     with tf.Fusion("gradients") as fusion:
         w = tf.define_tensor([128], name="w")
