@@ -155,11 +155,12 @@ class _Execution:
         state = self.state
         subject = f"{name}{state.index(place, extents)}"
         writers = state.writers[name]
-        if writers.threads[place] < 0:
+        number = int(writers.which[place])
+        if not number:
             raise Refuted(subject, "is never stored")
         if name in state.sent and (found := state.sent[name].difference(place))[0]:
             raise Refuted(subject, found[0], *(line for thread, stmt, role in found[1] for line in state.who(thread, stmt, role)))
-        stmt, role = writers.stmts[int(writers.which[place])]
+        stmt, role = writers.stmts[number - 1]
         who = state.who(int(writers.threads[place]), stmt, role)
         if int(held.tag[0]) == WRONG:
             reason, notes = state.reason(int(held.data[0]))
