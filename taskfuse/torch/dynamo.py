@@ -38,7 +38,9 @@ def backend(gm: GraphModule, example_inputs: Sequence[Any], *, mode: str | None 
     try:
         return _compiled(gm, example_inputs, settings)
     except Exception as error:
-        if settings.strict:
+        from torch._dynamo.exc import RestartAnalysis  # only who traces pays for its import
+
+        if settings.strict or isinstance(error, RestartAnalysis):  # no error: Dynamo traces again, with what it has learned
             raise
         warnings.warn(f"taskfuse leaves a graph to torch: {type(error).__name__}: {error}", stacklevel=2)
         return gm.forward
