@@ -7,6 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch._inductor import codecache
+
 from taskfuse.torch.cached import TaskfuseCode, shared_places
 from taskfuse.torch.compilation import listeners
 from tests.torch.graphs import check, compiled
@@ -37,6 +39,24 @@ def test_graphs_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         counts = [compilations(model, False, least=least) for least in (1, 1, 2)]
     assert counts == [1, 0, 1]
     assert [compilations(model, True) for _ in range(2)] == [2, 0]
+
+
+def test_keys_need_no_code_generators_of_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do they differ where these are there."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def imported() -> None:
+        raise AssertionError
+
+    def model(x: Any) -> Any:
+        return x.exp() - 5
+
+    monkeypatch.setattr(codecache, "init_backend_registration", imported)
+    monkeypatch.setattr(codecache, "custom_backend_passes", {})
+    assert compilations(model, False) == 1
+    monkeypatch.setattr(codecache, "custom_backend_passes", {"cpu": None})
+    assert compilations(model, False) == 0
+    assert codecache.init_backend_registration is imported
 
 
 def test_inputs_that_begin_elsewhere_in_one_tensor_are_another_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
