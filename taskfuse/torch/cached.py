@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Thread
 from typing import Any
 
 import torch
@@ -74,6 +75,14 @@ def caching(stack: ExitStack, settings: Settings, tensors: Sequence[torch.Tensor
     except (ImportError, AttributeError):
         return lambda compiler: compiler
     return lambda compiler: SerializableAOTDispatchCompiler(TaskfuseCode, compiler)
+
+
+def digest_ahead() -> None:
+    """Have a thread make the digest of torch's files, which torch computes once in a process; files are read and digested without the interpreter's lock."""
+    with suppress(ImportError):
+        from torch._inductor.codecache import torch_key
+
+        Thread(target=torch_key, name="digest of torch's files", daemon=True).start()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from taskfuse.cuda import present
 from taskfuse.runtime import workers
 from taskfuse.target import DEFAULT
-from taskfuse.torch import backend, entry
+from taskfuse.torch import backend, cached, entry
 
 
 def test_the_project_names_it() -> None:
@@ -18,12 +18,13 @@ def test_the_project_names_it() -> None:
     assert resolve_name(project["entry-points"]["torch_dynamo_backends"]["taskfuse"]) is backend
 
 
-def test_processes_start_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[bool] = []
-    monkeypatch.setattr(workers, "start", lambda: started.append(True))
+def test_what_the_first_call_waits_for_begins_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(workers, "start", lambda: started.append("processes"))
+    monkeypatch.setattr(cached, "digest_ahead", lambda: started.append("digest"))
     monkeypatch.setattr(present, "found", lambda: None)
     reload(entry)
     assert not started
     monkeypatch.setattr(present, "found", lambda: DEFAULT)
     reload(entry)
-    assert started
+    assert started == ["processes", "digest"]
