@@ -1,12 +1,12 @@
 """Cold compile time of models: the first call by ``torch.compile(backend="taskfuse")`` and by Inductor, each in a process of its own with empty caches.
 
-    python benchmarks/cold_compile.py [NAME ...] [--train] [--dtype bfloat16] [--turns 1] [--together 8] [--seconds 100]
+    python benchmarks/cold_compile.py [NAME ...] [--train] [--dtype bfloat16] [--turns 1] [--together 4] [--seconds 100]
 
-A new process imports torch and the compiler, whose worker processes start with that, makes the model of ``benchmarks/models.py``, and runs it twice without a
-compiler; several processes do this together. Then one after another runs the model once with its compiler, which is timed until the GPU is idle: tracing,
-compilation, loading, the first launches. The files of taskfuse are byte-compiled before, as by an installation. The parts of taskfuse's time: *trace* until the
-first graph is there, *plan* the partition and import, *wait* for fusions, *rest* of torch, loading and running. ``--host`` tries the script without a GPU, on
-small models by the reference.
+A new process imports torch, makes the model of ``benchmarks/models.py``, and runs it twice without a compiler; processes of several models do this together.
+Then one after another imports its compiler, whose worker processes start with that, and runs the model once with it, which is timed until the GPU is idle:
+tracing, compilation, loading, the first launches. The second ratio counts the imports, too. The files of taskfuse are byte-compiled before, as by an
+installation. The parts of taskfuse's time: *trace* until the first graph is there, *plan* the partition and import, *wait* for fusions, *rest* of torch,
+loading and running. ``--host`` tries the script without a GPU, on small models by the reference.
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ from typing import Any, Final, TextIO
 from unittest.mock import patch
 
 import torch
-from models import cases
-from torch_models import step
-
-import taskfuse
-from taskfuse.options import set_variables, variables
+from models import cases, step
 
 PARTS = {"plan": "planned_regions", "wait": "_compiled"}
 """Functions of :mod:`taskfuse.torch.compilation` whose time is told."""
@@ -73,6 +69,11 @@ def first_call(name: str, kind: str, given: argparse.Namespace) -> dict[str, flo
         return taskfuse_backend(gm, example, options={"run": "reference"} if given.host else None)
 
     backend: Any
+    if not given.host:
+        torch.cuda.synchronize()
+    print(READY, end="", flush=True)
+    sys.stdin.readline()
+    begin = time.perf_counter()
     with ExitStack() as stack:
         if kind == "taskfuse":
             from taskfuse.torch import compilation
@@ -85,11 +86,8 @@ def first_call(name: str, kind: str, given: argparse.Namespace) -> dict[str, flo
             from torch._inductor import compile_fx
 
             backend = compile_fx.compile_fx
-        if not given.host:
-            torch.cuda.synchronize()
-        print(READY, end="", flush=True)
-        sys.stdin.readline()
         start = time.perf_counter()
+        seconds["import"] = start - begin
         step(torch.compile(model, backend=backend), inputs, given.train)
         if not given.host:
             torch.cuda.synchronize()
@@ -99,6 +97,8 @@ def first_call(name: str, kind: str, given: argparse.Namespace) -> dict[str, flo
 
 def first_calls(runs: Sequence[Run], given: argparse.Namespace) -> list[dict[str, float] | str]:
     """:func:`first_call` of each run in a process of its own, which are prepared together and timed one after another; an error in place of its result."""
+    from taskfuse.options import set_variables, variables  # not by the processes whose imports are timed
+
     flags = [f"--{flag}" for flag in ("train", "host") if getattr(given, flag)]
     found: list[dict[str, float] | str] = []
     with ExitStack() as stack:
@@ -106,7 +106,8 @@ def first_calls(runs: Sequence[Run], given: argparse.Namespace) -> list[dict[str
         for name, kind in runs:
             folder = stack.enter_context(tempfile.TemporaryDirectory())
             errors = stack.enter_context(open(f"{folder}/errors", "w+"))
-            command = [sys.executable, __file__, name, "--one", kind, "--caches", folder, "--dtype", given.dtype, *flags]
+            command = [sys.executable, __file__, name, "--one", kind, "--dtype", given.dtype, *flags]
+            set_variables((*variables(), *((cache, f"{folder}/{cache}") for cache in CACHES)))
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
             processes.append((stack.enter_context(process), errors))
         for process, _ in processes:
@@ -131,14 +132,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="no new models after these")
     parser.add_argument("--host", action="store_true")
     parser.add_argument("--one", choices=KINDS, help="only the seconds of this compiler, as JSON, in this process, when it may start")
-    parser.add_argument("--caches", help="with --one: the folder for caches")
     given = parser.parse_args()
     if given.one:
-        set_variables((*variables(), *((cache, f"{given.caches}/{cache}") for cache in CACHES)))
         print(json.dumps(first_call(given.names[0], given.one, given)), flush=True)
         return 0
+    import taskfuse
+
     compileall.compile_dir(os.path.dirname(taskfuse.__file__), quiet=2)
-    begin, ratios = time.perf_counter(), list[float]()
+    begin, ratios, wholes = time.perf_counter(), list[float](), list[float]()
     names = given.names or list(cases(given.host))
     for first in range(0, len(names), given.together):
         some = names[first : first + given.together]
@@ -154,11 +155,14 @@ def main() -> int:
             of = {kind: [result for run, result in found if run == (name, kind) and not isinstance(result, str)] for kind in KINDS}
             ours, theirs = ({part: statistics.median(one[part] for one in of[kind]) for part in of[kind][0]} for kind in KINDS)
             ratios.append(ours["all"] / theirs["all"])
+            wholes.append((ours["all"] + ours["import"]) / (theirs["all"] + theirs["import"]))
             rest = ours["all"] - sum(ours.get(part, 0.0) for part in ("trace", *PARTS))
             parts = ", ".join(f"{part} {ours.get(part, 0.0):.2f}" for part in ("trace", *PARTS))
-            print(f"{name:9} taskfuse {ours['all']:5.2f} s ({parts}, rest {rest:.2f}) Inductor {theirs['all']:5.2f} s ratio {ratios[-1]:.2f}", flush=True)
+            first = f"taskfuse {ours['all']:5.2f} s ({parts}, rest {rest:.2f}) Inductor {theirs['all']:5.2f} s ratio {ratios[-1]:.2f}"
+            print(f"{name:9} {first}; imports {ours['import']:.2f} and {theirs['import']:.2f} s, with them {wholes[-1]:.2f}", flush=True)
     if ratios:
-        print(f"geometric mean of taskfuse/Inductor {math.exp(statistics.fmean(map(math.log, ratios))):.2f}, most {max(ratios):.2f}")
+        mean, whole = (math.exp(statistics.fmean(map(math.log, some))) for some in (ratios, wholes))
+        print(f"geometric mean of taskfuse/Inductor {mean:.2f}, most {max(ratios):.2f}; with imports {whole:.2f}")
     return 0
 
 

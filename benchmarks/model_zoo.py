@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from reporting import parser, publish
 from torch import nn
-from torch_models import step
+from models import step
 
 
 def architectures() -> dict[str, list[str]]:
