@@ -1,15 +1,15 @@
 """Compiled graphs in torch's caches: their contents, and the tag that distinguishes them from those of other backends.
 
 torch's key of a graph covers neither the compiler nor its options, so that two backends would find each other's graphs: the tag
-(:attr:`taskfuse.torch.settings.Settings.tag`) is part of every key while a graph is compiled. The key also has what users have registered for Inductor's
-code generators, all of which torch imports for that; here it has not.
+(:attr:`taskfuse.torch.settings.Settings.tag`) is part of every key while a graph is compiled. The key is made without Inductor
+(:mod:`taskfuse.torch.stand_ins`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch._inductor.output_code import OutputCode
 
 from taskfuse.torch.program import GraphProgram
 from taskfuse.torch.settings import Settings
+from taskfuse.torch.stand_ins import keys_without_inductor
 
 
 @dataclasses.dataclass
@@ -70,7 +71,7 @@ def caching(stack: ExitStack, settings: Settings, tensors: Sequence[torch.Tensor
         stack.enter_context(config.patch(bundled_autograd_cache=True))
         if hasattr(config, "force_non_lazy_backward_lowering"):  # an entry holds both graphs: the backward one is compiled now, while the tag is set
             stack.enter_context(config.patch(force_non_lazy_backward_lowering=True))
-        stack.enter_context(without_code_generators())
+        stack.enter_context(keys_without_inductor())
         stack.enter_context(torch.compiler.config.patch(cache_key_tag=f"{settings.tag}{shared_places(tensors)}"))
     except (ImportError, AttributeError):
         return lambda compiler: compiler
@@ -83,26 +84,6 @@ def digest_ahead() -> None:
         from torch._inductor.codecache import torch_key
 
         Thread(target=torch_key, name="digest of torch's files", daemon=True).start()
-
-
-@contextmanager
-def without_code_generators() -> Generator[None]:
-    """Inside, keys of graphs do without Inductor's code generators, whose import takes longer than to trace a small model."""
-    from torch._inductor import codecache
-
-    others: dict[str, Any] = {"init_backend_registration": _nothing, "custom_backend_passes": {}, "custom_backend_codegen_configs": {}}
-    own = {name: getattr(codecache, name) for name in others if hasattr(codecache, name)}
-    for name in own:
-        setattr(codecache, name, others[name])
-    try:
-        yield
-    finally:
-        for name, value in own.items():
-            setattr(codecache, name, value)
-
-
-def _nothing() -> None:
-    pass
 
 
 def shared_places(tensors: Sequence[torch.Tensor]) -> str:

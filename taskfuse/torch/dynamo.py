@@ -17,6 +17,7 @@ from taskfuse.torch.compilation import program_of
 from taskfuse.torch.cuda_graphs import GraphRecorder
 from taskfuse.torch.decompositions import decompositions
 from taskfuse.torch.settings import Settings, settings_of
+from taskfuse.torch.stand_ins import partition_without_inductor
 
 KINDS = "forward", "backward", "inference"
 """The kinds of graphs of AOTAutograd."""
@@ -65,7 +66,8 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
     ahead: list[GraphModule] = []  # the backward graph, while the forward one is compiled
 
     def partitioned(*args: Any, **kwargs: Any) -> tuple[GraphModule, GraphModule]:
-        forward, backward = min_cut_rematerialization_partition(*args, **kwargs)
+        with partition_without_inductor():
+            forward, backward = min_cut_rematerialization_partition(*args, **kwargs)
         ahead[:] = [backward]
         return forward, backward
 
