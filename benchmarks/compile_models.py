@@ -22,8 +22,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from models import cases
-from torch_models import step
+from models import cases, step
 
 import taskfuse as tf
 from taskfuse.cuda import cache, fit

@@ -23,9 +23,9 @@ from queue import Empty, Queue
 from typing import Any
 
 import torch
+from models import step
 from reporting import parser, publish
 from torch import nn
-from torch_models import step
 
 
 def architectures() -> dict[str, list[str]]:

@@ -231,6 +231,17 @@ def encoder(width: int, heads: int) -> nn.Module:
 Case = tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]]]
 
 
+def step(model: Any, inputs: tuple[Any, ...], train: bool) -> list[Any]:
+    """One call: the result; in training the gradients of its mean square, too."""
+    if not train:
+        with torch.no_grad():
+            return [model(*inputs)]
+    model.zero_grad(set_to_none=True)
+    y = model(*inputs)
+    (y if y.dim() == 0 else y.float().square().mean()).backward()
+    return [y.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
 def cases(small: bool) -> dict[str, Case]:
     """The models by name: how each is made, and its inputs."""
     s = 8 if small else 1

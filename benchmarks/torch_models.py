@@ -23,7 +23,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
-from models import Case, cases
+from models import Case, cases, step
 
 import taskfuse as tf
 from taskfuse.schedulers.roofline import roofline
@@ -37,17 +37,6 @@ from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.program import GraphProgram
 from taskfuse.torch.reports import Report
 from taskfuse.torch.settings import Settings
-
-
-def step(model: Any, inputs: tuple[Any, ...], train: bool) -> list[Any]:
-    """One call: the result; in training the gradients of its mean square, too."""
-    if not train:
-        with torch.no_grad():
-            return [model(*inputs)]
-    model.zero_grad(set_to_none=True)
-    y = model(*inputs)
-    (y if y.dim() == 0 else y.float().square().mean()).backward()
-    return [y.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 
 
 def timed(run: Callable[[], Any]) -> Callable[[], float]:

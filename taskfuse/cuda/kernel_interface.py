@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from taskfuse.cuda.layout import vector_bytes_of
 from taskfuse.cuda.ranges import INT64, coordinates_fit, fits
 from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import lookups_of
-from taskfuse.kir import Kernel, accesses, expressions, to_text, walk
+from taskfuse.kir import Kernel, accesses, expressions, parse_head, parse_kernel, to_text, walk
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, GatherCopy, VectorCopy
 
@@ -55,6 +56,15 @@ class KernelInterface:
 def interface_of(kernel: Kernel) -> KernelInterface:
     """The interface of a kernel in memory."""
     return KernelInterface(kernel, to_text(kernel, witness=True), accessed_by_threads(kernel), _vectors(kernel), None, lambda: kernel)
+
+
+def interface_from_text(text: str, accessed: Iterable[str], vectors: Mapping[str, int], is_narrow: bool | None) -> KernelInterface:
+    """The interface of a kernel that is a text, whose body is parsed on demand.
+
+    Raises:
+        ParseError: its head has another form.
+    """
+    return KernelInterface(parse_head(text), text, frozenset(accessed), vectors, is_narrow, cache(lambda: parse_kernel(text)))
 
 
 def accessed_by_threads(kernel: Kernel) -> frozenset[str]:

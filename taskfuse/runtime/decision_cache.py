@@ -14,18 +14,16 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from taskfuse.cuda.cache import folder, keep
-from taskfuse.cuda.kernel_interface import KernelInterface
+from taskfuse.cuda.kernel_interface import interface_from_text
 from taskfuse.cuda.nvrtc import installed_version
 from taskfuse.cuda.present import found
 from taskfuse.cuda.sources import sources
 from taskfuse.errors import FusionError, ParseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
-from taskfuse.kir import parse_head, parse_kernel
 from taskfuse.options import Options, read_options
 from taskfuse.runtime.chain import Chain, Link
 from taskfuse.runtime.executable import Executable
@@ -188,8 +186,7 @@ def _made_kernel(form: Mapping[str, Any], make: Maker, settings: Options) -> Com
     if identity(text, settings) != form["of"]:
         raise ValueError("proved of another kernel, or by another checker")
     vectors = {str(name): int(size) for name, size in form["vectors"].items()}
-    whole = cache(lambda: parse_kernel(text))
-    interface = KernelInterface(parse_head(text), text, frozenset(form["accessed"]), vectors, form["narrow"], whole)
+    interface = interface_from_text(text, form["accessed"], vectors, form["narrow"])
     return make.remembered(interface, _schedule(form["schedule"]), Standing(form["standing"]))
 
 

@@ -266,10 +266,32 @@ class CompiledKernel(Executable):
         dump("sass", source.name, lambda: sass(binary.code), options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CompiledKernel, (self.kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe, self.schedule)
+        standing, settings = self.standing, (self.backend, self._arch, self._fast_math)
+        if standing is None or self._debug:
+            return CompiledKernel, (self.kernel, *settings, self._debug, self._unsafe, self.schedule)
+        from taskfuse.runtime.proof import identity
+
+        own = self.interface
+        content = own.text, own.accessed, dict(own.vectors), own.is_narrow
+        return _from_text, (content, settings, self.schedule, standing, identity(own.text, read_options()))
 
     def __repr__(self) -> str:
         return f"CompiledKernel({self._kernel.name!r}, backend={self.backend!r})"
+
+
+def _from_text(
+    content: tuple[str, frozenset[str], dict[str, int], bool | None],
+    settings: tuple[Backend, str | None, bool],
+    schedule: Schedule | None,
+    standing: Standing,
+    of: str,
+) -> CompiledKernel:
+    """A pickled kernel, whose body is parsed on demand; it is proved again if its proof is that of other files."""
+    from taskfuse.cuda.kernel_interface import interface_from_text  # only who launches or proves pays for its import
+    from taskfuse.runtime.proof import identity
+
+    known = standing if identity(content[0], read_options()) == of else None
+    return CompiledKernel(interface_from_text(*content), *settings, schedule=schedule, standing=known)
 
 
 @dataclass(frozen=True, slots=True)

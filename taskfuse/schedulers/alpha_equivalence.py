@@ -51,10 +51,11 @@ def form(fusion: Fusion) -> CanonicalForm:
 
 
 class CountsByForm:
-    """The counts of kernels, made once for scheduled fusions of one form."""
+    """The counts of kernels, made once for scheduled fusions of one form; see :class:`~taskfuse.schedulers.candidates.Counts`."""
 
     def __init__(self) -> None:
         self._known: dict[str, Count] = {}
+        self.vain: set[object] = set()
 
     def __call__(self, scheduled: Fusion, make: Callable[[], Count]) -> Count:
         """The count of the kernel of a scheduled fusion, which ``make`` makes."""

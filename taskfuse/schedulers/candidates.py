@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
-from math import inf
-from typing import Any, NamedTuple, TypeVar
+from math import inf, log
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from taskfuse.count import Count, count
 from taskfuse.deadline import DeadlineError
@@ -54,8 +54,24 @@ Trial = Callable[[Fusion, Chosen[Any]], Count | None]
 """Makes the kernel of a scheduled fusion, proves it, and counts what it does. Raises :class:`TaskfuseError` if it cannot."""
 
 
-Counts = Callable[[Fusion, Callable[[], Count]], Count]
-"""The count of the kernel of a scheduled fusion: a known one, or that of a call."""
+VAIN = 0.02
+"""Counted times that differ by less are taken for those of one bottleneck."""
+
+
+class Counts(Protocol):
+    """What several searches count in common.
+
+    Attributes:
+        vain: parameters that were counted without a gain: of which scheduler, and beside which kernel.
+    """
+
+    vain: set[object]
+
+    def __call__(self, scheduled: Fusion, make: Callable[[], Count]) -> Count:
+        """The count of the kernel of a scheduled fusion: a known one, or that of ``make``."""
+        ...
+
+
 Given = Callable[[Any], Callable[[Fusion], Chosen[Any]]]
 """Makes of parameters what schedules a copy of a fusion with them."""
 Offering = Callable[..., Offer]
@@ -261,10 +277,14 @@ class Candidates:
     def _least_counted(self, scheduler: Scheduler, options: Sequence[Option[Any]], given: Given) -> Candidate | None:
         """For a scheduler whose kernel is far from its roofline, the other parameters with the least counted time; ``None`` without a gain.
 
-        The cost model is wrong about that kernel, so it may be wrong about these. They are lowered and counted; the one taken is proved like all.
+        The cost model is wrong about that kernel, so it may be wrong about these. They are lowered and counted; the one taken is proved like all. Segments that
+        differ in a few tensors have one bottleneck: what was counted in vain for one is not counted for the next.
         """
         far = self._aside[-1].schedule
         assert far.count is not None
+        question = scheduler.__name__, far.config.words, round(log(max(far.count.us, VAIN)) / VAIN), tuple(option.config.words for option in options)
+        if self._counts is not None and question in self._counts.vain:
+            return None
         found: Candidate | None = None
         least = BETTER * far.count.us
         for option in options:
@@ -281,6 +301,8 @@ class Candidates:
             if counts[0].us < least:
                 least = counts[0].us
                 found = other._replace(schedule=other.schedule.counted(counts[0], far.bound))
+        if found is None and self._counts is not None and not self._budget.is_spent:
+            self._counts.vain.add(question)
         return found
 
     def _count(self, scheduled: Fusion) -> Count:

@@ -1,14 +1,16 @@
 """Compiled graphs in torch's caches: their contents, and the tag that distinguishes them from those of other backends.
 
 torch's key of a graph covers neither the compiler nor its options, so that two backends would find each other's graphs: the tag
-(:attr:`taskfuse.torch.settings.Settings.tag`) is part of every key while a graph is compiled.
+(:attr:`taskfuse.torch.settings.Settings.tag`) is part of every key while a graph is compiled. The key is made without Inductor
+(:mod:`taskfuse.torch.stand_ins`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from threading import Thread
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ from torch._inductor.output_code import OutputCode
 
 from taskfuse.torch.program import GraphProgram
 from taskfuse.torch.settings import Settings
+from taskfuse.torch.stand_ins import keys_without_inductor
 
 
 @dataclasses.dataclass
@@ -68,10 +71,19 @@ def caching(stack: ExitStack, settings: Settings, tensors: Sequence[torch.Tensor
         stack.enter_context(config.patch(bundled_autograd_cache=True))
         if hasattr(config, "force_non_lazy_backward_lowering"):  # an entry holds both graphs: the backward one is compiled now, while the tag is set
             stack.enter_context(config.patch(force_non_lazy_backward_lowering=True))
+        stack.enter_context(keys_without_inductor())
         stack.enter_context(torch.compiler.config.patch(cache_key_tag=f"{settings.tag}{shared_places(tensors)}"))
     except (ImportError, AttributeError):
         return lambda compiler: compiler
     return lambda compiler: SerializableAOTDispatchCompiler(TaskfuseCode, compiler)
+
+
+def digest_ahead() -> None:
+    """Have a thread make the digest of torch's files, which torch computes once in a process; files are read and digested without the interpreter's lock."""
+    with suppress(ImportError):
+        from torch._inductor.codecache import torch_key
+
+        Thread(target=torch_key, name="digest of torch's files", daemon=True).start()
 
 
 def shared_places(tensors: Sequence[torch.Tensor]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 
 from taskfuse.collector import SEARCH
@@ -22,7 +23,7 @@ from taskfuse.torch.aliases import aliases
 from taskfuse.torch.fates import GraphPartition, NodeKind
 from taskfuse.torch.importer import ImportedRegion, imported
 from taskfuse.torch.kernels import Compiled
-from taskfuse.torch.metadata import Refused
+from taskfuse.torch.metadata import Refused, members
 from taskfuse.torch.padding import pad_products
 from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
 from taskfuse.torch.passed_views import with_passed_views
@@ -64,6 +65,25 @@ _asked: dict[Key, Future[Any]] = {}
 _lock = threading.Lock()
 
 
+@dataclass(slots=True)
+class _PlannedAhead:
+    """A copy of a graph with its plan, and what the graph was like then."""
+
+    gm: GraphModule
+    plan: GraphPartition
+    regions: dict[int, ImportedRegion]
+    settings: Settings
+    was: list[tuple[object, ...]]
+
+    def holds(self, gm: GraphModule, settings: Settings) -> bool:
+        """Whether a graph is as that one was: AOTAutograd compiles a deep copy."""
+        return settings == self.settings and _contents(gm) == self.was
+
+
+_ahead: list[_PlannedAhead] = []
+"""The graph that was planned last while another one was compiled."""
+
+
 def program_of(gm: GraphModule, kind: str, settings: Settings, following: GraphModule | None = None) -> GraphProgram:
     """Compile a functional graph whose nodes carry torch's metadata.
 
@@ -75,12 +95,19 @@ def program_of(gm: GraphModule, kind: str, settings: Settings, following: GraphM
         TaskfuseError: in strict mode, a fusion that cannot be compiled; otherwise its ops are left to torch.
     """
     start = time.perf_counter()
+    found = _ahead.pop() if _ahead else None
+    if found is not None and found.holds(gm, settings):
+        gm, plan, regions = found.gm, found.plan, found.regions
+    else:
+        plan, regions = planned_regions(gm, settings)
     graph = gm.graph
-    plan, regions = planned_regions(gm, settings)
     _ask(regions, settings, is_last=following is None)
     if following is not None and settings.run == "kernels":
         with suppress(Exception):  # whatever is wrong with it is said when it is compiled
-            _ask(planned_regions(copied(following), settings)[1], settings, is_last=False)
+            copy = copied(following)
+            ahead = _PlannedAhead(copy, *planned_regions(copy, settings), settings, _contents(following))
+            _ask(ahead.regions, settings, is_last=False)
+            _ahead[:] = [ahead]
     compiled = _compiled(plan, regions, settings)
     if any(number not in compiled for number in regions):  # what was dissolved may read, or be read by, others
         regions = {number: region for number, region in _regions(gm, plan).items()}
@@ -106,6 +133,22 @@ def copied(gm: GraphModule) -> GraphModule:
     graph = Graph()
     graph.output(graph.graph_copy(gm.graph, {}))
     return GraphModule(gm, graph)
+
+
+def _contents(gm: GraphModule) -> list[tuple[object, ...]]:
+    """The nodes of a graph with what they read, and torch's metadata, as texts: comparing symbolic extents could add guards."""
+    return [(node.name, node.op, node.target, str(node.args), str(node.kwargs), *_laid(node.meta.get("val"))) for node in gm.graph.nodes]
+
+
+def _laid(value: Any) -> tuple[str, ...]:
+    match value:
+        case torch.Tensor():
+            strides = value.stride() if value.layout is torch.strided else None
+            return str(value.dtype), str(value.device), str(tuple(value.shape)), str(strides), str(value.storage_offset() if strides is not None else None)
+        case tuple() | list():
+            return tuple(text for v in members(value) for text in _laid(v))
+        case _:
+            return (str(value),)
 
 
 def planned_regions(gm: GraphModule, settings: Settings) -> tuple[GraphPartition, dict[int, ImportedRegion]]:

@@ -17,6 +17,7 @@ from taskfuse.torch.compilation import program_of
 from taskfuse.torch.cuda_graphs import GraphRecorder
 from taskfuse.torch.decompositions import decompositions
 from taskfuse.torch.settings import Settings, settings_of
+from taskfuse.torch.stand_ins import partition_without_inductor
 
 KINDS = "forward", "backward", "inference"
 """The kinds of graphs of AOTAutograd."""
@@ -38,7 +39,9 @@ def backend(gm: GraphModule, example_inputs: Sequence[Any], *, mode: str | None 
     try:
         return _compiled(gm, example_inputs, settings)
     except Exception as error:
-        if settings.strict:
+        from torch._dynamo.exc import RestartAnalysis  # only who traces pays for its import
+
+        if settings.strict or isinstance(error, RestartAnalysis):  # no error: Dynamo traces again, with what it has learned
             raise
         warnings.warn(f"taskfuse leaves a graph to torch: {type(error).__name__}: {error}", stacklevel=2)
         return gm.forward
@@ -63,7 +66,8 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
     ahead: list[GraphModule] = []  # the backward graph, while the forward one is compiled
 
     def partitioned(*args: Any, **kwargs: Any) -> tuple[GraphModule, GraphModule]:
-        forward, backward = min_cut_rematerialization_partition(*args, **kwargs)
+        with partition_without_inductor():
+            forward, backward = min_cut_rematerialization_partition(*args, **kwargs)
         ahead[:] = [backward]
         return forward, backward
 

@@ -10,6 +10,7 @@ from taskfuse.cuda.nvrtc import Binary
 from taskfuse.cuda.source import emit
 from taskfuse.runtime.executable import ResultAdapter
 from taskfuse.runtime.kernel import CompiledKernel
+from taskfuse.runtime.proof import Standing
 from tests.lines import line_of
 from tests.runtime.simulated import X, scaled
 
@@ -26,6 +27,30 @@ def test_an_executable_can_be_pickled() -> None:
     run = pickle.loads(pickle.dumps(tf.compile(scaled(), "sim", fast_math=True)))
     assert np.array_equal(run(X, 2.0)[0], X * 2)
     assert run.backend == "sim"
+
+
+def test_a_pickle_has_the_text_of_the_kernel_and_what_is_proved_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its body is parsed on demand, and the kernel is proved again only where the checker is another."""
+    run = tf.compile(scaled(), "sim")
+    content = pickle.dumps(run)
+
+    def parsed(*args: object) -> None:
+        raise AssertionError
+
+    def another(text: str, settings: object) -> str:
+        return "of another checker"
+
+    with monkeypatch.context() as patch:
+        patch.setattr("taskfuse.cuda.kernel_interface.parse_kernel", parsed)
+        patch.setattr("taskfuse.runtime.proof.verify", parsed)
+        again = pickle.loads(content)
+        assert pickle.loads(pickle.dumps(again)).arguments == again.arguments == run.arguments
+        assert isinstance(again, CompiledKernel)
+        assert again.standing is Standing.PROVED
+        patch.setattr("taskfuse.runtime.proof.identity", another)
+        with pytest.raises(AssertionError):
+            pickle.loads(content)
+    assert again.kernel == run.kernels[0]
 
 
 def test_dumped_cuda_says_where_statements_come_from(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

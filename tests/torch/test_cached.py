@@ -1,13 +1,16 @@
 """Graphs in torch's caches: a second process compiles nothing, and other options are other graphs."""
 
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from taskfuse.torch.cached import TaskfuseCode, shared_places
+from torch._inductor import codecache
+
+from taskfuse.torch.cached import TaskfuseCode, digest_ahead, shared_places
 from taskfuse.torch.compilation import listeners
 from tests.torch.graphs import check, compiled
 
@@ -37,6 +40,31 @@ def test_graphs_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         counts = [compilations(model, False, least=least) for least in (1, 1, 2)]
     assert counts == [1, 0, 1]
     assert [compilations(model, True) for _ in range(2)] == [2, 0]
+
+
+def test_keys_need_no_code_generators_of_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do they differ where these are there."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+    def imported() -> None:
+        raise AssertionError
+
+    def model(x: Any) -> Any:
+        return x.exp() - 5
+
+    monkeypatch.setattr(codecache, "init_backend_registration", imported)
+    monkeypatch.setattr(codecache, "custom_backend_passes", {})
+    assert compilations(model, False) == 1
+    monkeypatch.setattr(codecache, "custom_backend_passes", {"cpu": None})
+    assert compilations(model, False) == 0
+    assert codecache.init_backend_registration is imported
+
+
+def test_the_digest_of_torch_is_made_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Event()
+    monkeypatch.setattr(codecache, "torch_key", made.set)
+    digest_ahead()
+    assert made.wait(10)
 
 
 def test_inputs_that_begin_elsewhere_in_one_tensor_are_another_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

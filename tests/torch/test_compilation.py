@@ -67,6 +67,36 @@ def test_the_fusions_of_the_graph_that_follows_are_compiled_side_by_side(monkeyp
     assert happened == []
 
 
+@pytest.mark.parametrize("changed", [False, True])
+def test_the_graph_that_follows_is_planned_once_unless_it_changes(changed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[Any] = []
+    of = compilation.planned_regions
+
+    def counted(gm: Any, settings: Settings) -> Any:
+        planned.append(gm)
+        return of(gm, settings)
+
+    def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int) -> list[Any]:
+        return [Future[Any]() for _ in fusions]
+
+    def made(fusion: object, own: object, settings: object) -> None:
+        return None
+
+    for name, value in (("planned_regions", counted), ("compiled_elsewhere", elsewhere), ("_made", made)):
+        monkeypatch.setattr(compilation, name, value)
+    monkeypatch.setattr(Settings, "device", "cpu")
+    settings = Settings(budget=4.0 + changed)
+    first, following = traced(lambda x: x.exp() + 1, torch.randn(5)), traced(lambda x: (x.cos() * 3).sum(), torch.randn(5))
+    program_of(first, "forward", settings, following)
+    if changed:
+        node = next(n for n in following.graph.nodes if n.op == "call_function")
+        node.target = torch.ops.aten.sin.default
+    source = program_of(following, "backward", settings).source
+    assert (planned[2:] == [following]) is changed
+    assert len(planned) == 2 + changed
+    assert "fusion" in source
+
+
 def test_a_graph_that_follows_is_planned_in_a_copy() -> None:
     graph = traced(lambda x: x.exp() + 1, torch.randn(5))
     copy = compilation.copied(graph)

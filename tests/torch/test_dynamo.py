@@ -197,6 +197,15 @@ def test_what_goes_wrong_is_raised_or_left_to_torch(monkeypatch: pytest.MonkeyPa
     assert any("of the test" in str(w.message) for w in seen)
 
 
+def test_dynamo_may_trace_again() -> None:
+    """AOTAutograd asks for it by an exception, where a float becomes a constant."""
+    layer, x = nn.LayerNorm(4), torch.randn(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = torch.compile(layer, backend=backend, dynamic=True, options={"run": "reference", "cache": False})
+        torch.testing.assert_close(run(x), layer(x))
+
+
 def test_tensors_on_the_host_are_left_to_torch() -> None:
     found: list[GraphReport] = []
     listeners.append(found.append)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from math import prod
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from taskfuse.check.values.lanes import ExecutedLanes, ExecutedLaunch
 from taskfuse.check.values.machine import LaunchExecution
 from taskfuse.check.values.state import RunState
 from taskfuse.check.values.terms import NOTHING, WRONG, Terms
-from taskfuse.ir.scalar import TableIndexError
+from taskfuse.ir.scalar import TableIndexError, evaluate
 from taskfuse.kir import Kernel, accesses
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
@@ -84,6 +85,9 @@ class _Execution:
 
     def __init__(self, kernel: Kernel, symbols: Mapping[str, int], budget: WorkBudget, entirely: frozenset[str]) -> None:
         self.kernel = kernel
+        stored = sum(prod(int(evaluate(e, symbols)) for e in p.shape) for p in kernel.outputs)
+        if stored // 8 > budget.events + budget.statements:  # what its writes cost at least: a statement's cost is rounded down by less than an event
+            raise TooLarge
         launch = ExecutedLaunch(kernel, symbols)
         self.barriers = LaunchBarriers(kernel, launch, symbols)
         self.state = RunState(kernel, launch, Elements(kernel, launch.symbols), symbols, budget, entirely)
@@ -155,11 +159,12 @@ class _Execution:
         state = self.state
         subject = f"{name}{state.index(place, extents)}"
         writers = state.writers[name]
-        if writers.threads[place] < 0:
+        number = int(writers.which[place])
+        if not number:
             raise Refuted(subject, "is never stored")
         if name in state.sent and (found := state.sent[name].difference(place))[0]:
             raise Refuted(subject, found[0], *(line for thread, stmt, role in found[1] for line in state.who(thread, stmt, role)))
-        stmt, role = writers.stmts[int(writers.which[place])]
+        stmt, role = writers.stmts[number - 1]
         who = state.who(int(writers.threads[place]), stmt, role)
         if int(held.tag[0]) == WRONG:
             reason, notes = state.reason(int(held.data[0]))

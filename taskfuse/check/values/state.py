@@ -62,7 +62,10 @@ class Reason:
 
 @dataclass(slots=True, eq=False)
 class Writers:
-    """The thread that stored each element of an output; -1: none yet."""
+    """The thread that stored each element of an output, and the number of its statement, counted from 1; 0: none yet.
+
+    What is zero at first takes no memory, and no time, until it is written.
+    """
 
     threads: Ints
     stmts: list[tuple[Stmt, str]]
@@ -86,7 +89,7 @@ class RunState:
         self.writers: dict[str, Writers] = {}
         for p in kernel.outputs:
             size = self.cells.stores[p.name].size
-            self.writers[p.name] = Writers(np.full(size, -1, np.int64), [], np.zeros(size, np.int64))
+            self.writers[p.name] = Writers(np.zeros(size, np.int64), [], np.zeros(size, np.int64))
         self._overwritten = frozenset(kernel.in_place.values())
         self.sent: dict[str, SentPoints] = {}
         for t in elements.by_number:
@@ -230,17 +233,17 @@ class RunState:
         writers = self.writers[store.name]
         before = writers.threads[places]
         writers.threads[places] = threads
-        twice = (before >= 0) & (before != threads)
+        twice = (writers.which[places] > 0) & (before != threads)
         now = writers.threads[places]
         if any_of(twice):
             k = int(np.argmax(twice))
-            first, (other, its) = int(before[k]), writers.stmts[int(writers.which[places[k]])]
+            first, (other, its) = int(before[k]), writers.stmts[int(writers.which[places[k]]) - 1]
         elif (now != threads).any():
             k = int(np.argmax(now != threads))
             first, other, its = int(now[k]), stmt, role
         else:
-            writers.which[places] = len(writers.stmts)
             writers.stmts.append((stmt, role))
+            writers.which[places] = len(writers.stmts)
             return
         subject = f"{store.name}{self.index(int(places[k]), store.extents)}"
         raise Refuted(subject, "is stored twice", *self.who(int(threads[k]), stmt, role), *self.who(first, other, its))

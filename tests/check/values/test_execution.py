@@ -123,6 +123,10 @@ def test_a_kernel_without_witness_says_nothing_of_values() -> None:
 def test_a_large_launch_is_not_looked_at() -> None:
     with pytest.raises(TooLarge):
         execute(tf.lower(pipeline.build()), {"M": 2, "N": 65}, WorkBudget(20, 20))
+    budget = WorkBudget(10, 10)
+    with pytest.raises(TooLarge):
+        execute(tf.lower(pipeline.build()), {"M": 200, "N": 65}, budget)
+    assert budget == WorkBudget(10, 10)  # outputs that it cannot write are not begun
 
 
 # -- pointwise ----------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,30 @@
+"""The entry point of torch: it names the backend, and the processes that compile start where there is a GPU."""
+
+import tomllib
+from importlib import reload
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+from taskfuse.cuda import present
+from taskfuse.runtime import workers
+from taskfuse.target import DEFAULT
+from taskfuse.torch import backend, cached, entry
+
+
+def test_the_project_names_it() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert resolve_name(project["entry-points"]["torch_dynamo_backends"]["taskfuse"]) is backend
+
+
+def test_what_the_first_call_waits_for_begins_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(workers, "start", lambda: started.append("processes"))
+    monkeypatch.setattr(cached, "digest_ahead", lambda: started.append("digest"))
+    monkeypatch.setattr(present, "found", lambda: None)
+    reload(entry)
+    assert not started
+    monkeypatch.setattr(present, "found", lambda: DEFAULT)
+    reload(entry)
+    assert started == ["processes", "digest"]
