@@ -138,6 +138,11 @@ def zeros(a: Value, width: int) -> Value:
     return a if isinstance(a, Unknown) else width - a.bit_length()
 
 
+def mirrored(a: Value, width: int) -> Value:
+    """``brev``."""
+    return a if isinstance(a, Unknown) else int(f"{a:0{width}b}"[::-1], 2)
+
+
 def generic(address: Value, space: str) -> Value:
     """``cvta``: the generic address of one in a space."""
     return address + {"shared": SHARED, "local": LOCAL}.get(space, 0)
