@@ -86,7 +86,7 @@ def _function(name: str, modifiers: list[str], form: FloatFormat) -> Meaning | N
     match name:
         case "add" | "sub" | "mul" | "fma" | "mad":
             found = _exact(name, form, mode)
-        case "rcp" | "rsqrt" if form is F64 and "approx" in modifiers:
+        case "rcp" | "rsqrt" if form is F64 and {"approx", "ftz"} <= set(modifiers):
             found = _upper(name)
         case "div" | "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "ex2" | "lg2" | "tanh" if mode is Rounding.NEAREST:
             found = _by_floats(_FLOATS[name], form)
@@ -172,8 +172,7 @@ def _by_floats(f: Callable[..., float], form: FloatFormat) -> Meaning:
 
 
 def _upper(name: str) -> Meaning:
-    """``rcp.approx.ftz.f64`` and ``rsqrt.approx.ftz.f64``: of the upper 32 bits, the other bits of the result are 0. Without ``.ftz``, too, for this is
-    within the error that is documented (2 to the power of -20 at least)."""
+    """``rcp.approx.ftz.f64`` and ``rsqrt.approx.ftz.f64``: of the upper 32 bits; the other bits of the result are 0."""
     plain = _by_floats(_FLOATS[name], F64)
     upper = 0xFFFFFFFF << 32
 

@@ -23,6 +23,8 @@ from taskfuse.testing.ptx.operations import operations
 from taskfuse.testing.ptx.unknown import Value
 
 SPECIAL = ("tid", "ntid", "ctaid", "nctaid", "cluster_ctaid", "cluster_nctaid")
+UNDEFINED = 0xFBFBFBFBFBFBFBFB
+"""The bits of a register that nothing has written, in a thread that computes values."""
 STEPS = 100_000
 """The most basic blocks that a thread runs."""
 
@@ -370,8 +372,7 @@ class _DataBuilder(_MachineBuilder):
         self._slice()
         found = blocks(self.function)
         self.lines = [head, "  load, store = memory.load, memory.store"]
-        if self.needed:
-            self.lines.append(f"  {' = '.join(sorted(self.needed))} = U")
+        self._undefined()
         if is_kernel:
             self.lines += [f"  {name} = {value}" for name in sorted(self.needed) if (value := self._special(name)) is not None]
             self.lines.append("  threads = special['ntid.x'] * special['ntid.y'] * special['ntid.z']")
@@ -380,6 +381,17 @@ class _DataBuilder(_MachineBuilder):
         self.lines.append(f"  return {STEPS} - left")
         if is_kernel and not any("yield" in line for line in self.lines):
             self.lines.append("  yield")  # a thread without events is a coroutine, too
+
+    def _undefined(self) -> None:
+        """What registers hold that nothing has written: code in front of a select may compute with them."""
+        widths = dict.fromkeys(self.needed, 1)
+        for done in self.decoded:
+            for operation in done:
+                outs = (operation.out,) if isinstance(operation, PtxComputation) else operation.results if isinstance(operation, Happening) else operation.outs
+                widths |= {identifier(out): out.bits for out in outs if identifier(out) in widths}
+        for bits in sorted(set(widths.values())):
+            names = [name for name in sorted(widths) if widths[name] == bits]
+            self.lines.append(f"  {' = '.join(names)} = {UNDEFINED & (1 << bits) - 1}")
 
     def _reads(self, operation: Operation) -> frozenset[str]:
         match operation:

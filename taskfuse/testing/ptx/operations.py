@@ -10,12 +10,15 @@ import re
 from taskfuse.testing.ptx.arithmetic import meaning
 from taskfuse.testing.ptx.happenings import happening
 from taskfuse.testing.ptx.nodes import SIZES, Float, Integer, Operand, PtxInstruction, Register, Symbol, Vector
-from taskfuse.testing.ptx.operands import FloatMeaning, OperandReader, Operation, PtxAccess, PtxComputation, names
+from taskfuse.testing.ptx.operands import FloatMeaning, OperandReader, Operation, PtxAccess, PtxComputation, identifier, names
 
 _OTHER = frozenset({"dp4a", "dp2a", "fns", "bfind"})
 """Opcodes whose results are not known."""
 _MOVES = frozenset({"mov", "selp"})
 """Opcodes that do not look at what they move."""
+_CARRIES = {"addc": "add", "subc": "sub", "madc": "mad"}
+_CARRY, _SUM = Register("%cc"), Register("%sum")
+"""The flag of the carry, and a sum with it."""
 _INTEGER = re.compile(r"[busf](8|16|32|64)$|pred$|b128$")
 _FUNCTIONS = {"min": "least", "max": "greatest", "div": "quotient", "rem": "remainder", "abs": "absolute"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
@@ -65,7 +68,33 @@ def _computation(r: OperandReader) -> tuple[Operation, ...]:
         return (PtxComputation(target, None, frozenset()),)
     if name not in _MOVES and (is_float or any(isinstance(o, Float) for o in operands)):
         return (_by_meaning(r, target, operands),)
+    if name in _CARRIES or "cc" in modifiers:
+        return _carried(r, target, name, modifiers, kind, operands)
     return (PtxComputation(target, _integer(r, name, modifiers, kind, operands), names(*operands)),)
+
+
+def _carried(r: OperandReader, target: Register, name: str, modifiers: list[str], kind: str, operands: list[Operand]) -> tuple[Operation, ...]:
+    """Arithmetic of extended precision (PTX ISA, "Extended-Precision Arithmetic Instructions"): it adds the carry, or sets it, or both."""
+    bits = 8 * SIZES[kind]
+    a, b = (r.value(o, bits) for o in operands[:2])
+    plain = _CARRIES.get(name, name)
+    more = f" + {identifier(_CARRY)}" if name in _CARRIES else ""
+    match plain, modifiers[0]:
+        case "add", _:
+            text = f"{a} + {b}{more}"
+        case "sub", _:
+            text = f"{a} - {b}{more.replace('+', '-')}"
+        case "mad", "lo":
+            text = f"({a} * {b} & {(1 << bits) - 1}) + {r.value(operands[2], bits)}{more}"
+        case "mad", "hi" if kind.startswith("u"):
+            text = f"({a} * {b} >> {bits}) + {r.value(operands[2], bits)}{more}"
+        case _:
+            raise r.error("an instruction that is not known")
+    reads = names(*operands, *((_CARRY,) if more else ()))
+    found = [PtxComputation(_SUM, text, reads), PtxComputation(target, f"{identifier(_SUM)} & {(1 << bits) - 1}", names(_SUM))]
+    if "cc" in modifiers:
+        found.append(PtxComputation(_CARRY, f"{identifier(_SUM)} >> {bits} & 1", names(_SUM)))
+    return tuple(found)
 
 
 def _by_meaning(r: OperandReader, target: Register, operands: list[Operand]) -> PtxComputation:
@@ -87,7 +116,7 @@ def _comparison(r: OperandReader) -> tuple[Operation, ...]:
     left, right = (r.signed(o, bits) if kind.startswith("s") and compare not in ("eq", "ne") else r.value(o, bits) for o in (a, b))
     text = f"{left} {_COMPARE[compare]} {right}" if compare in _COMPARE else f"equal({left}, {right}){' ^ 1' if compare == 'ne' else ''}"
     if len(rest) == 2 and len(others) == 1 and rest[0] in ("and", "or", "xor"):
-        text = f"({text}) {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[rest[0]]} {r.value(others[0])}"
+        text = f"({text}) {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[rest[0]]} {r.value(others[0], 1)}"
     elif len(rest) != 1 or others:
         raise r.error("a form of comparison that is not known")
     return (PtxComputation(r.register(out), text, names(a, b, *others)),)
@@ -103,7 +132,7 @@ def _integer(r: OperandReader, name: str, modifiers: list[str], kind: str, opera
             case "not":
                 return f"{a} ^ 1"
             case "and" | "or" | "xor":
-                return f"{a} {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[name]} {r.value(operands[1])}"
+                return f"{a} {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[name]} {r.value(operands[1], 1)}"
             case _:
                 raise r.error("an operation on predicates that is not known")
     if name == "cvta":

@@ -148,7 +148,10 @@ class _Body:
         opcode = tuple(t.next().split("."))
         operands: list[Operand] = []
         while not t.take(";"):
-            if t.take("(") or t.take(")"):  # of a call: all its operands in a row
+            if t.take("("):  # of a call: all its operands in a row
+                continue
+            if t.take(")"):
+                t.take(",")
                 continue
             operands.append(self._operand())
             if t.take("|"):  # a second result: of shfl
