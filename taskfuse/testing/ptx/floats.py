@@ -76,7 +76,7 @@ def _table(form: FloatFormat) -> tuple[float, ...]:
 def _decoded(form: FloatFormat, bits: int) -> float:
     """The number by the definition of the format."""
     magnitude = bits & form.sign - 1
-    if form.infinity is None and magnitude == form.nan or form.infinity is not None and magnitude > form.infinity:
+    if (form.infinity is None and magnitude == form.nan) or (form.infinity is not None and magnitude > form.infinity):
         return math.nan
     sign = -1.0 if bits & form.sign else 1.0
     if magnitude == form.infinity:

@@ -117,9 +117,7 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
 
 
-def launches(
-    kernel: Kernel, source: Source, function: PtxFunction, extents: Mapping[str, int], scalars: Mapping[str, bytes] | None = None
-) -> PtxLaunch | None:
+def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Mapping[str, int], scalars: Mapping[str, bytes] | None = None) -> PtxLaunch | None:
     """The launch for given extents; ``None``: a GPU would refuse it, or it has no blocks.
 
     Args:

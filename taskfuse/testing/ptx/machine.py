@@ -195,7 +195,8 @@ class _MachineBuilder:
                 self._check_call(i, callers | {name})
             elif i.opcode[0] != "bra" and i.opcode[0] not in ENDS:
                 for operation in operations(i):
-                    if isinstance(operation, Happening) or (isinstance(operation, PtxAccess) and operation.space not in ("param", "local", "const")):
+                    is_own = isinstance(operation, PtxAccess) and (operation.space in ("param", "local", "const") or operation.constant)
+                    if isinstance(operation, Happening) or (isinstance(operation, PtxAccess) and not is_own):
                         raise PtxError(i.line, f"a called function does more than compute: {i}")
 
     def _special(self, name: str) -> str | None:

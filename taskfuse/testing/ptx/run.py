@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from taskfuse.cuda.signature import Source, TensorMapArgument, WorkspaceArgument
 from taskfuse.dtypes import DType
 from taskfuse.errors import InputError
-from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, wanted
 from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.target import WARP
 from taskfuse.testing.ptx.bulk import TensorMap
-from taskfuse.testing.ptx.launch import DATA_AT, PARAMS_AT, SHARED_AT, Int3, PtxLaunch, launches, linear, number
-from taskfuse.testing.ptx.machine import DataMachine, data_machine
+from taskfuse.testing.ptx.launch import DATA_AT, PARAMS_AT, SHARED_AT, Int3, launches, linear, number
+from taskfuse.testing.ptx.machine import data_machine
 from taskfuse.testing.ptx.nodes import PtxError
 from taskfuse.testing.ptx.scheduler import PtxBlock, PtxCluster, PtxThread, PtxWarp, Scheduler
 from taskfuse.testing.ptx.storage import ALLOCATION, POISON, Storage
@@ -62,9 +61,7 @@ def run(
 class _Run:
     """A launch with its memory."""
 
-    def __init__(
-        self, kernel: Kernel, source: Source, ptx: str, arguments: Sequence[Argument], extents: Mapping[str, int] | None, seed: int
-    ) -> None:
+    def __init__(self, kernel: Kernel, source: Source, ptx: str, arguments: Sequence[Argument], extents: Mapping[str, int] | None, seed: int) -> None:
         self._kernel = kernel
         self._source = source
         self._seed = seed
@@ -203,9 +200,7 @@ class _Run:
         return found
 
 
-def _bound(
-    kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None
-) -> tuple[dict[str, Array], dict[str, bytes], dict[str, int]]:
+def _bound(kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None) -> tuple[dict[str, Array], dict[str, bytes], dict[str, int]]:
     """Inputs, the bytes of scalars, and the values of extents."""
     check_count(kernel, len(arguments))
     inputs: dict[str, Array] = {}

@@ -177,7 +177,9 @@ class Scheduler:
         except TooLong:
             raise PtxError(0, f"{thread.name} does not end") from None
         except TypeError as error:
-            raise PtxError(0 if thread.doing is None else thread.doing[0], f"a value that nothing computed, behind this line, in {thread.name}: {error}") from error
+            raise PtxError(
+                0 if thread.doing is None else thread.doing[0], f"a value that nothing computed, behind this line, in {thread.name}: {error}"
+            ) from error
         except PtxError as error:
             raise PtxError(error.line, f"{error.what}; {thread.name}") from error
 
