@@ -193,7 +193,7 @@ def wgmma(
 
 
 def _from_shared(descriptor: int, extent: int, k: int, kind: str, transposed: bool, read: Read) -> Array:
-    """The matrix (extent x k) that a descriptor names (PTX ISA, "Shared memory matrix layout", "Strides"; the layouts without transposition have consecutive k)."""
+    """The matrix (extent x k) that a descriptor names (PTX ISA, "Shared Memory Matrix Layout", "Strides"); without transposition, k is consecutive."""
     start, leading, stride = (descriptor >> at & 0x3FFF for at in (0, 16, 32))
     start, leading, stride = start << 4, leading << 4, stride << 4
     span = _SWIZZLES[descriptor >> 62 & 3]

@@ -89,7 +89,7 @@ class PtxThread:
     Attributes:
         number: in its block.
         doing: its last event.
-        counters: the last value that each line has read of a counter.
+        counter: the last value that it has read of a counter.
     """
 
     coroutine: Thread
@@ -100,7 +100,7 @@ class PtxThread:
     name: str
     doing: ThreadEvent | None = None
     cluster_phase: int = 0
-    counters: dict[int, int] = field(default_factory=dict[int, int])
+    counter: int = 0
 
     @property
     def lane(self) -> int:
@@ -122,6 +122,7 @@ class Scheduler:
         self._random = Random(seed)
         self._ready: deque[tuple[PtxThread, Reply | None]] = deque()
         self._counting: dict[int, list[PtxThread]] = {}
+        self._has_counted = True
         self._live: dict[PtxThread, None] = {}
         self._acts: dict[Kind, Callable[[PtxThread, ThreadEvent], Reply | None]] = {
             **dict.fromkeys((Kind.STREAM_WAIT, Kind.FENCE, Kind.REGISTERS, Kind.WGMMA_FENCE, Kind.WGMMA_COMMIT, Kind.WGMMA_WAIT), _nothing),
@@ -139,7 +140,6 @@ class Scheduler:
             Kind.COPY_ARRIVE: self._copy_arrive,
             Kind.UPDATE: self._update,
             Kind.RELEASE: self._release,
-            Kind.ACQUIRE: self._acquire,
             Kind.COUNT: self._count,
             Kind.BULK_LOAD: self._bulk_load,
             Kind.MULTICAST: self._multicast,
@@ -167,9 +167,14 @@ class Scheduler:
         """Run a thread until it waits or ends."""
         try:
             while True:
-                event = next(thread.coroutine) if thread.doing is None else thread.coroutine.send(reply or ())
+                before = thread.doing
+                event = next(thread.coroutine) if before is None else thread.coroutine.send(reply or ())
                 thread.doing = event
-                reply = self._acts[event[1]](thread, event)
+                if event[1] is Kind.ACQUIRE:
+                    reply = self._acquire(thread, event, event == before)
+                else:
+                    self._has_counted = True
+                    reply = self._acts[event[1]](thread, event)
                 if reply is None:
                     return
         except StopIteration:
@@ -198,6 +203,10 @@ class Scheduler:
                 lanes = warp.waiting.pop(key)
                 mask = sum(1 << lane for lane in lanes)
                 self._wake((t, (mask,)) for t, _ in lanes.values())
+        if not self._ready and self._has_counted:  # a read after one that had enough may have enough, too
+            self._has_counted = False
+            for address in list(self._counting):
+                self._changed(address)
         if self._live and not self._ready:
             thread = next(iter(self._live))
             assert thread.doing is not None
@@ -371,16 +380,16 @@ class Scheduler:
             self._wake([(thread, self._read_counter(thread, thread.doing))])
 
     def _read_counter(self, thread: PtxThread, event: ThreadEvent) -> Reply:
-        value = thread.storage.load(event[0], "global", event[2][1], 8)
-        thread.counters[event[0]] = value
-        return (value,)
+        thread.counter = thread.storage.load(event[0], "global", event[2][1], 8)
+        return (thread.counter,)
 
-    def _acquire(self, thread: PtxThread, event: ThreadEvent) -> Reply | None:
+    def _acquire(self, thread: PtxThread, event: ThreadEvent, again: bool) -> Reply | None:
+        """A read of a counter. One that has been read before, and has not changed, is read again when it has."""
         if event[2][0] != "gpu.global.u64":
             raise self._unknown(event[0])
         address = event[2][1]
-        if thread.counters.get(event[0]) == thread.storage.load(event[0], "global", address, 8):
-            self._counting.setdefault(address, []).append(thread)  # read again when it has changed
+        if again and thread.counter == thread.storage.load(event[0], "global", address, 8):
+            self._counting.setdefault(address, []).append(thread)
             return None
         return self._read_counter(thread, event)
 
