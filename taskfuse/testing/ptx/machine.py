@@ -25,8 +25,8 @@ from taskfuse.testing.ptx.unknown import Value
 SPECIAL = ("tid", "ntid", "ctaid", "nctaid", "cluster_ctaid", "cluster_nctaid")
 UNDEFINED = 0xFBFBFBFBFBFBFBFB
 """The bits of a register that nothing has written, in a thread that computes values."""
-STEPS = 100_000
-"""The most basic blocks that a thread runs."""
+STEPS, DATA_STEPS = 100_000, 10_000_000
+"""The most basic blocks that a thread runs, and one that computes values."""
 
 
 class TooLong(Exception):
@@ -377,9 +377,9 @@ class _DataBuilder(_MachineBuilder):
         if is_kernel:
             self.lines += [f"  {name} = {value}" for name in sorted(self.needed) if (value := self._special(name)) is not None]
             self.lines.append("  threads = special['ntid.x'] * special['ntid.y'] * special['ntid.z']")
-        self.lines += [f"  pc, left = 0, {STEPS}", f"  while pc != {len(found)}:", "    left -= 1", "    if not left: raise TooLong()"]
+        self.lines += [f"  pc, left = 0, {DATA_STEPS}", f"  while pc != {len(found)}:", "    left -= 1", "    if not left: raise TooLong()"]
         self._choose(found, joins(found), 0, len(found), 4)
-        self.lines.append(f"  return {STEPS} - left")
+        self.lines.append(f"  return {DATA_STEPS} - left")
         if is_kernel and not any("yield" in line for line in self.lines):
             self.lines.append("  yield")  # a thread without events is a coroutine, too
 
