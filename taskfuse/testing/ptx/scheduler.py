@@ -227,6 +227,8 @@ class Scheduler:
                 key = kind, _ALL
             case _:
                 key = kind, operands[-1]
+                if not operands[-1] >> thread.lane & 1:
+                    raise PtxError(line, f"lane {thread.lane} is not one of the lanes {operands[-1]:#x} that it waits for")
         thread.warp.waiting.setdefault(key, {})[thread.lane] = thread, event
         return self._try_warp(thread.warp, key, thread)
 
