@@ -103,7 +103,7 @@ class Data:
 
     Attributes:
         size: bytes of an element.
-        values: the elements of a constant array.
+        values: the elements of an array that has some, floating-point numbers by their bits.
         count: the number of elements; 0: the launch decides it.
     """
 

@@ -208,13 +208,13 @@ def _integer(r: OperandReader, name: str, modifiers: list[str], kind: str, opera
 
 # -- memory -----------------------------------------------------------------------------------------------------------------------------
 
-_SPACES = ("param", "shared", "shared::cta", "global", "local", "const")
+_SPACES = ("param", "shared", "shared::cta", "shared::cluster", "global", "local", "const")
 
 
 def _access(r: OperandReader) -> Operation:
     i = r.i
     name, *modifiers = i.opcode
-    space = next((m for m in modifiers if m in _SPACES), "generic").removesuffix("::cta")
+    space = next((m for m in modifiers if m in _SPACES), "generic").partition("::")[0]
     count = next((int(m[1:]) for m in modifiers if re.fullmatch(r"v[248]", m)), 1)
     kind = modifiers[-1]
     if kind not in SIZES or any(m in ("relaxed", "release", "mmio") for m in modifiers):

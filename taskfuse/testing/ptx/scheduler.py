@@ -325,7 +325,7 @@ class Scheduler:
 
     def _cluster_wait(self, thread: PtxThread, event: ThreadEvent) -> Reply | None:
         cluster = thread.block.cluster
-        if cluster.phase >= thread.cluster_phase:
+        if 0 < thread.cluster_phase <= cluster.phase:
             return ()
         cluster.waiting.append(thread)
         return None

@@ -218,7 +218,7 @@ def _declaration(t: _Tokens, data: dict[str, Data]) -> None:
     values = None
     if "=" in words:
         listed = [w for w in words[words.index("=") + 1 :] if w not in "{},"]
-        values = tuple(_integer(w, line) for w in listed) if all(re.fullmatch(r"-?\w+", w) and not re.match(r"0[fFdD]", w) for w in listed) else None
+        values = tuple(int(w[2:], 16) if re.match(r"0[fFdD]", w) else _integer(w, line) for w in listed)
     count = 1
     if "[" in words:
         number = words[words.index("[") + 1]

@@ -22,6 +22,7 @@ from taskfuse.testing.ptx.unknown import (
     least,
     logic,
     mapa,
+    mirrored,
     ones,
     permuted,
     quotient,
@@ -139,3 +140,11 @@ def test_a_mask_of_zero_is_known_and_nothing_is_decided_by_data() -> None:
     assert UNKNOWN & 0 == 0
     with pytest.raises(AssertionError, match="a decision on data"):
         bool(UNKNOWN < 3)
+
+
+@given(WORDS)
+def test_brev_turns_a_word_around(a: int) -> None:
+    found = mirrored(a, 32)
+    assert isinstance(found, int)
+    assert [found >> k & 1 for k in range(32)] == [a >> 31 - k & 1 for k in range(32)]
+    assert mirrored(UNKNOWN, 32) is UNKNOWN
