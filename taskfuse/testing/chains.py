@@ -89,8 +89,7 @@ class _Chain:
         self._loop(width, f"{out}[{_plus(at, 'i')}] = copy({source}[{_plus(place, 'i')}])")
 
     def _loop(self, width: int, line: str) -> None:
-        unroll = " UNROLL" if self.chooser.chance(80) else ""
-        self.lines += [f"FOR i in 0..{width}{unroll}:", f"  {line}"]
+        self.lines += [f"FOR i in 0..{width} UNROLL:", f"  {line}"]
 
     def _step(self, width: int, threads: int) -> None:
         c = self.chooser

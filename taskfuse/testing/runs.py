@@ -1,7 +1,8 @@
-"""``python -m taskfuse.testing.runs``: the PTX of random kernels is run without a GPU (:mod:`taskfuse.testing.ptx.run`); its results must be those of the simulator.
+"""``python -m taskfuse.testing.runs``: the PTX of random kernels is run without a GPU (:mod:`taskfuse.testing.ptx.run`), against the simulator.
 
 Kernels whose functions all have one right result give the simulator's results exactly; others stay within the bounds of :mod:`taskfuse.testing.tolerance`.
-Cases are, in turn, chains of functions in registers (:mod:`taskfuse.testing.chains`), fusions of narrow floats, and fusions of all mixes.
+Cases are, in turn, chains of functions in registers (:mod:`taskfuse.testing.chains`), fusions of narrow floats, and fusions of all mixes. The seed also picks
+the variant of the text, and one of the targets that it allows: conversions of older ones are other code.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 from math import prod
+from random import Random
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
+from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.source import emit
 from taskfuse.dtypes import bfloat16, float8_e4m3, float8_e5m2, float16, float32
 from taskfuse.errors import RegisterError, SimulationError
@@ -28,7 +31,8 @@ from taskfuse.ir.expr import Pointwise, reads
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols, integer, wanted
-from taskfuse.kir.declarations import IntegerParam, TensorParam
+from taskfuse.kir.declarations import IntegerParam, TensorMapParam, TensorParam
+from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.sim import simulate
 from taskfuse.testing.campaign import parser, run
 from taskfuse.testing.case import Case, random_case
@@ -41,7 +45,8 @@ from taskfuse.testing.ptx.run import run as run_ptx
 from taskfuse.testing.tolerance import Accepted, accepted, is_exact
 
 Array = NDArray[Any]
-ARCH = "sm_90a"
+TARGETS = (80, 89, 90)
+"""Compute capabilities, times ten, that kernels are compiled for."""
 LARGE = 4_000_000
 """Statements of the simulator, and threads times lines of PTX, above which a case is left out."""
 NARROW = (bfloat16, bfloat16, float16, float8_e4m3, float8_e5m2, float32)
@@ -101,10 +106,25 @@ def difference(found: Array, wanted: Array) -> str | None:
     return f"{len(wrong)} of {found.size} elements are wrong, the first at {list(at)}: {found[at]}, not {wanted[at]}"
 
 
+def variant(kernel: Kernel, seed: int) -> Variant:
+    """One of the variants of a kernel's text: of dense tensors with narrow integers in half of the cases."""
+    rng = Random(seed)
+    usual = dense(kernel)
+    by_map = {p.tensor for p in kernel.params if isinstance(p, TensorMapParam)}
+    tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
+    if rng.random() < 0.5:
+        return usual
+    forms = [ArgumentLayout.DENSE if p.name in by_map or not p.shape else rng.choice([*ArgumentLayout]) for p in tensors]
+    return Variant(tuple(forms), wide=rng.random() < 0.3)
+
+
 def ran(kernel: Kernel, arguments: Sequence[Argument], seed: int = 0) -> tuple[Array, ...]:
-    """The results of a kernel's PTX."""
-    source = emit(kernel)
-    return run_ptx(kernel, source, compile_ptx(source.text, source.name, CompileOptions(arch=ARCH)), arguments, seed=seed)
+    """The results of a kernel's PTX, in the variant, for the target and in the order of threads that a seed picks."""
+    source = emit(kernel, variant(kernel, seed))
+    targets = [t for t in TARGETS if t >= source.arch]
+    target = targets[seed // 7 % len(targets)]
+    arch = f"sm_{target}{'a' if target == 90 else ''}"
+    return run_ptx(kernel, source, compile_ptx(source.text, source.name, CompileOptions(arch=arch)), arguments, seed=seed)
 
 
 def mismatch(kernel: Kernel, found: Sequence[Array], simulated: Sequence[Array], bounds: Sequence[Accepted] | None = None) -> str | None:
@@ -211,7 +231,7 @@ class RunTally:
 
 def _alarm(source: Source, row: RunRow) -> str:
     command = f"python -m taskfuse.testing.runs --kernels {source.value} --seed {row.seed} --cases 1"
-    return f"WRONG {command} ({row.source} {row.mix})\n  {row.said}" if row.end == End.WRONG.value else ""
+    return f"WRONG {command} ({f'{row.source} {row.mix}'.strip()})\n  {row.said}" if row.end == End.WRONG.value else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

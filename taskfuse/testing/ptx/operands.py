@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from taskfuse.testing.ptx.events import Kind
 from taskfuse.testing.ptx.nodes import Float, Integer, Operand, PtxAddress, PtxError, PtxInstruction, Register, Symbol, Vector
@@ -87,6 +88,7 @@ class Happening:
 Operation = PtxComputation | PtxAccess | Happening
 
 
+@cache
 def identifier(r: Register) -> str:
     """The name of a register in Python."""
     return "r_" + re.sub(r"\W", "_", r.name)

@@ -45,7 +45,7 @@ class _Tokens:
 
     @property
     def line(self) -> int:
-        return self.items[min(self.at, len(self.items) - 1)][1]
+        return self.items[self.at if self.at < len(self.items) else -1][1]
 
     def peek(self, ahead: int = 0) -> str:
         return self.items[self.at + ahead][0] if self.at + ahead < len(self.items) else ""

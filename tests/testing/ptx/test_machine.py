@@ -210,7 +210,8 @@ setp.eq.s32 %p1, %r5, 0;
 
 
 def test_values_decide_branches() -> None:
-    body = "mov.f32 %r3, 0f3F800000;\nsetp.lt.f32 %p1, %r3, 0f40000000;\n@%p1 bra $A;\nmov.u32 %r4, 1;\nbra $B;\n$A:\nmov.u32 %r4, 2;\n$B:\nst.shared.u32 [0], %r4;\n"
+    body = "mov.f32 %r3, 0f3F800000;\nsetp.lt.f32 %p1, %r3, 0f40000000;\n@%p1 bra $A;\nmov.u32 %r4, 1;\nbra $B;\n$A:\nmov.u32 %r4, 2;\n$B:\n"
+    body += "st.shared.u32 [0], %r4;\n"
     assert computed(body)[0] == 2
 
 
@@ -226,8 +227,10 @@ def test_a_thread_yields_its_events() -> None:
 
 
 def test_calls_pass_values() -> None:
-    callee = ".func (.param .b32 f_ret) f(.param .b32 f_0)\n{\n.reg .b32 %r<3>;\nld.param.u32 %r1, [f_0];\nadd.s32 %r1, %r1, 1;\nst.param.b32 [f_ret], %r1;\nret;\n}\n"
-    call = "{ .param .b32 a; st.param.b32 [a], %r1; .param .b32 b; call.uni (b), f, (a); ld.param.b32 %r9, [b]; }\nst.shared.u32 [0], %r9;\n"
+    callee = ".func (.param .b32 f_ret) f(.param .b32 f_0)\n{\n.reg .b32 %r<3>;\nld.param.u32 %r1, [f_0];\nadd.s32 %r1, %r1, 1;\n"
+    callee += "st.param.b32 [f_ret], %r1;\nret;\n}\n"
+    call = "{ .param .b32 a; st.param.b32 [a], %r1; .param .b32 b; call.uni (b), f, (a); ld.param.b32 %r9, [b]; }\n"
+    call += "st.shared.u32 [0], %r9;\n"
     assert computed(call, callee, x=41)[0] == 42
 
 

@@ -160,7 +160,12 @@ FAULTS = {
     "operands of a difference in the wrong order": ("narrow", r"(from_bfloat16\(x\[i\]\)) - (from_bfloat16\(x\[7 - i\]\))", r"\2 - \1", "b"),
     "a rounding that cuts off": ("narrow", r"cvt\.rn\.bf16\.f32", "cvt.rz.bf16.f32", "b"),
     "a rounding left out": ("narrow", r"to_packed_bfloat16\((\(.*\))\);", r"__float_as_uint(\1) >> 16;", "b"),
-    "the upper half of a conversion": ("narrow", r'"f"\(0\.0f\), "f"\(x\)\);\n  return \(unsigned short\)', '"f"(x), "f"(0.0f));\n  return (unsigned short)', "c"),
+    "the upper half of a conversion": (
+        "narrow",
+        r'"f"\(0\.0f\), "f"\(x\)\);\n  return \(unsigned short\)',
+        '"f"(x), "f"(0.0f));\n  return (unsigned short)',
+        "c",
+    ),
     "a conversion to another type of 8 bits": ("narrow", r"e4m3x2\.f32", "e5m2x2.f32", "q"),
     "a limit that is one exponent too great": ("narrow", r"0x47700000", "0x47800000", "e"),
     "a number that does not saturate": ("narrow", r"min\(max\(float_to_int\(v\[i\]\), -128\), 127\)", "float_to_int(v[i])", "g"),
@@ -213,7 +218,7 @@ def test_layouts_with_gaps() -> None:
     (found,) = run(strided, source, ptx_of(source), arguments("floats"))
     assert np.array_equal(found, simulated("floats")[0])
     wrong = re.sub(r"b\[(.*?)\] = ", r"b[\1 + 1] = ", source.text, count=1)
-    with pytest.raises(PtxError, match="between its elements|an access of 2 bytes"):
+    with pytest.raises(PtxError, match=r"between its elements|an access of 2 bytes"):
         run(strided, source, ptx_of(source, wrong), arguments("floats"))
 
 

@@ -112,7 +112,7 @@ setp.gt.u64 %p3, %rd5, 31;
 selp.u32 %r9, 1, 0, %p3;
 """
     assert results(body.replace("LEAST", "32"), blocks=2)[:32] == [1] * 32
-    with pytest.raises(PtxError, match="32 threads wait for ever: .* in ACQUIRE"):
+    with pytest.raises(PtxError, match=r"32 threads wait for ever: .* in ACQUIRE"):
         results(body.replace("LEAST", "65"), blocks=2)
 
 
@@ -129,7 +129,7 @@ ld.shared::cluster.u32 %r9, [%r8];
     assert results(body, blocks=2) == [*range(32, 64)] * 2
     generic = body.replace("mapa.shared::cluster.u32 %r8, %r6, 1;", "cvt.u64.u32 %rd3, %r6; cvta.shared.u64 %rd4, %rd3; mapa.u64 %rd5, %rd4, 1;")
     assert results(generic.replace("ld.shared::cluster.u32 %r9, [%r8]", "ld.u32 %r9, [%rd5]"), blocks=2) == [*range(32, 64)] * 2
-    with pytest.raises(PtxError, match="64 threads wait for ever: .* CLUSTER_WAIT"):
+    with pytest.raises(PtxError, match=r"64 threads wait for ever: .* CLUSTER_WAIT"):
         results(body.replace("barrier.cluster.arrive.release;", ""), blocks=2)
 
 

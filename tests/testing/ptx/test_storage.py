@@ -51,7 +51,7 @@ def test_blocks_of_a_cluster() -> None:
     ],
 )
 def test_what_is_outside_or_not_aligned(space: str, address: int, size: int) -> None:
-    with pytest.raises(PtxError, match="PTX line 7: a(n access| load) of"):
+    with pytest.raises(PtxError, match=r"PTX line 7: a(n access| load) of"):
         storage().load(7, space, address, size)
-    with pytest.raises(PtxError, match="PTX line 7: a(n access| store) of"):
+    with pytest.raises(PtxError, match=r"PTX line 7: a(n access| store) of"):
         storage().store(7, space, address, size, 0)
