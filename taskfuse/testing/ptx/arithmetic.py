@@ -55,16 +55,40 @@ def meaning(opcode: tuple[str, ...]) -> Meaning | None:
 def _packed(single: Meaning, bits: int) -> Meaning:
     """The same for both halves of a register."""
     mask = (1 << bits) - 1
-    return lambda *operands: single(*(o & mask for o in operands)) | single(*(o >> bits & mask for o in operands)) << bits
+
+    def both(*operands: int) -> int:
+        return single(*(o & mask for o in operands)) | single(*(o >> bits & mask for o in operands)) << bits
+
+    return both
+
+
+def _flush(x: int) -> int:
+    """A zero of the same sign in place of a subnormal f32."""
+    return x if x & 0x7F800000 else x & 0x80000000
 
 
 def _flushed(found: Meaning) -> Meaning:
     """Subnormal operands and results become zeros of their sign (``.ftz``)."""
 
-    def flush(x: int) -> int:
-        return x if x & 0x7F800000 else x & 0x80000000
+    def flushed(*operands: int) -> int:
+        return _flush(found(*map(_flush, operands)))
 
-    return lambda *operands: flush(found(*map(flush, operands)))
+    return flushed
+
+
+# -- functions of one, two and three operands -------------------------------------------------------------------------------------------
+
+
+def _unary(f: Callable[[int], int]) -> Meaning:
+    return f
+
+
+def _binary(f: Callable[[int, int], int]) -> Meaning:
+    return f
+
+
+def _ternary(f: Callable[[int, int, int], int]) -> Meaning:
+    return f
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------------------------
@@ -73,10 +97,10 @@ def _flushed(found: Meaning) -> Meaning:
 def _function(name: str, modifiers: list[str], form: FloatFormat) -> Meaning | None:
     if name in ("neg", "abs"):
         sign = form.sign
-        return None if set(modifiers) - _PLAIN else (lambda a: a ^ sign) if name == "neg" else (lambda a: a & sign - 1)
+        return None if set(modifiers) - _PLAIN else _unary(lambda a: a ^ sign) if name == "neg" else _unary(lambda a: a & sign - 1)
     if name == "copysign":
         sign = form.sign
-        return None if modifiers else lambda a, b: a & sign | b & sign - 1
+        return None if modifiers else _binary(lambda a, b: a & sign | b & sign - 1)
     if name in ("min", "max"):
         return None if set(modifiers) - {"NaN", "ftz"} else _extreme(form, name == "max", "NaN" in modifiers)
     mode = next((_ROUNDINGS[m] for m in modifiers if m in _ROUNDINGS), Rounding.NEAREST)
@@ -100,21 +124,21 @@ def _exact(name: str, form: FloatFormat, mode: Rounding) -> Meaning:
     d, e = decoder(form), encoder(form)
     if name in ("fma", "mad"):
         if form is F64 or mode is not Rounding.NEAREST:
-            return lambda a, b, c: _fused(form, d(a), d(b), d(c), mode)
-        return lambda a, b, c: e(odd_sum(d(a) * d(b), d(c)))
+            return _ternary(lambda a, b, c: _fused(form, d(a), d(b), d(c), mode))
+        return _ternary(lambda a, b, c: e(odd_sum(d(a) * d(b), d(c))))
     if mode is not Rounding.NEAREST:
         if name == "mul":  # plus a zero of the product's sign
-            return lambda a, b: _fused(form, d(a), d(b), math.copysign(0.0, d(a)) * math.copysign(1.0, d(b)), mode)
+            return _binary(lambda a, b: _fused(form, d(a), d(b), math.copysign(0.0, d(a)) * math.copysign(1.0, d(b)), mode))
         sign = -1.0 if name == "sub" else 1.0
-        return lambda a, b: _fused(form, d(a), 1.0, sign * d(b), mode)
+        return _binary(lambda a, b: _fused(form, d(a), 1.0, sign * d(b), mode))
     # a double rounding is innocuous from 2p + 2 bits on (Figueroa, "When is double rounding innocuous?")
     match name:
         case "add":
-            return lambda a, b: e(d(a) + d(b))
+            return _binary(lambda a, b: e(d(a) + d(b)))
         case "sub":
-            return lambda a, b: e(d(a) - d(b))
+            return _binary(lambda a, b: e(d(a) - d(b)))
         case _:
-            return lambda a, b: e(d(a) * d(b))
+            return _binary(lambda a, b: e(d(a) * d(b)))
 
 
 def _fused(form: FloatFormat, a: float, b: float, c: float, mode: Rounding) -> int:
@@ -153,13 +177,29 @@ def _logarithm(a: float) -> float:
     return math.nan if a != a or a < 0 else -math.inf if a == 0 else math.inf if math.isinf(a) else math.log2(a)
 
 
+def _reciprocal(a: float) -> float:
+    return _quotient(1.0, a)
+
+
+def _reciprocal_root(a: float) -> float:
+    return _quotient(1.0, _root(a))
+
+
+def _sine(a: float) -> float:
+    return math.sin(a) if math.isfinite(a) else math.nan
+
+
+def _cosine(a: float) -> float:
+    return math.cos(a) if math.isfinite(a) else math.nan
+
+
 _FLOATS: dict[str, Callable[..., float]] = {
     "div": _quotient,
-    "rcp": lambda a: _quotient(1.0, a),
+    "rcp": _reciprocal,
     "sqrt": _root,
-    "rsqrt": lambda a: _quotient(1.0, _root(a)),
-    "sin": lambda a: math.nan if not math.isfinite(a) else math.sin(a),
-    "cos": lambda a: math.nan if not math.isfinite(a) else math.cos(a),
+    "rsqrt": _reciprocal_root,
+    "sin": _sine,
+    "cos": _cosine,
     "ex2": _power,
     "lg2": _logarithm,
     "tanh": math.tanh,
@@ -168,7 +208,11 @@ _FLOATS: dict[str, Callable[..., float]] = {
 
 def _by_floats(f: Callable[..., float], form: FloatFormat) -> Meaning:
     d, e = decoder(form), encoder(form)
-    return lambda *operands: e(f(*map(d, operands)))
+
+    def found(*operands: int) -> int:
+        return e(f(*map(d, operands)))
+
+    return found
 
 
 def _upper(name: str) -> Meaning:
@@ -217,17 +261,17 @@ def _test(what: str, form: FloatFormat) -> Meaning | None:
     d, smallest = decoder(form), math.ldexp(1.0, form.least)
     match what:
         case "finite":
-            return lambda a: math.isfinite(d(a))
+            return _unary(lambda a: math.isfinite(d(a)))
         case "infinite":
-            return lambda a: math.isinf(d(a))
+            return _unary(lambda a: math.isinf(d(a)))
         case "number":
-            return lambda a: not math.isnan(d(a))
+            return _unary(lambda a: not math.isnan(d(a)))
         case "notanumber":
-            return lambda a: math.isnan(d(a))
+            return _unary(lambda a: math.isnan(d(a)))
         case "normal":
-            return lambda a: math.isfinite(d(a)) and abs(d(a)) >= smallest
+            return _unary(lambda a: math.isfinite(d(a)) and abs(d(a)) >= smallest)
         case "subnormal":
-            return lambda a: 0 < abs(d(a)) < smallest
+            return _unary(lambda a: 0 < abs(d(a)) < smallest)
         case _:
             return None
 
@@ -244,23 +288,26 @@ def _comparison(modifiers: list[str]) -> Meaning | None:
     unordered = compare.endswith("u") and compare[:-1] in _ORDERED
     test = _ORDERED.get(compare[:-1] if unordered else compare)
     if compare == "nan":
-        found: Meaning = lambda a, b: not (d(a) == d(a) and d(b) == d(b))  # noqa: E731
+        found = _binary(lambda a, b: d(a) != d(a) or d(b) != d(b))
     elif test is None:
         return None
     elif unordered:
-        found = lambda a, b: test(x := d(a), y := d(b)) or x != x or y != y  # noqa: E731
+        found = _binary(lambda a, b: test(x := d(a), y := d(b)) or x != x or y != y)
     else:
-        found = lambda a, b: test(d(a), d(b))  # noqa: E731
+        found = _binary(lambda a, b: test(d(a), d(b)))
     if "ftz" in modifiers:
         found = _flushed_operands(found)
     if not joins:
         return found
     join = _JOINED.get(joins[0])
-    return None if join is None else lambda a, b, c: join(found(a, b), c)
+    return None if join is None else _ternary(lambda a, b, c: join(found(a, b), c))
 
 
 def _flushed_operands(found: Meaning) -> Meaning:
-    return lambda *operands: found(*(x if x & 0x7F800000 else x & 0x80000000 for x in operands))
+    def flushed(*operands: int) -> int:
+        return found(*map(_flush, operands))
+
+    return flushed
 
 
 # -- conversions ------------------------------------------------------------------------------------------------------------------------
@@ -276,12 +323,12 @@ def _conversion(modifiers: list[str]) -> Meaning | None:
                 return None
             width, target = FORMATS[source[:-2]].bits, FORMATS[to[:-2]].bits
             mask = (1 << width) - 1
-            return lambda a: single(a & mask) | single(a >> width & mask) << target
+            return _unary(lambda a: single(a & mask) | single(a >> width & mask) << target)
         single = _conversion([*how, to[:-2], source])
         if single is None or to[:-2] not in FORMATS:
             return None
         target = FORMATS[to[:-2]].bits
-        return lambda a, b: single(b) | single(a) << target
+        return _binary(lambda a, b: single(b) | single(a) << target)
     known = {"ftz", "sat", "satfinite", "relu", *_ROUNDINGS, *_WHOLE}
     if set(how) - known or not {to, source} & FORMATS.keys():
         return None
@@ -293,7 +340,7 @@ def _conversion(modifiers: list[str]) -> Meaning | None:
     if source not in FORMATS:
         return _of_integer(source, form, mode) if source in SIZES and source[0] in "su" and not {"relu", "sat", "satfinite"} & set(how) else None
     d, e = decoder(FORMATS[source]), encoder(form, mode)
-    found: Meaning = lambda a: e(_integral(whole, d(a)) if whole is not None else d(a))  # noqa: E731
+    found = _unary(lambda a: e(_integral(whole, d(a)) if whole is not None else d(a)))
     if "satfinite" in how:
         found = _saturated(found, d, form)
     limits = {"sat", "relu"} & set(how)

@@ -50,7 +50,7 @@ class PtxWarp:
 
     live: int = 0
     waiting: dict[tuple[Kind, int], dict[int, tuple[PtxThread, ThreadEvent]]] = field(
-        default_factory=dict["tuple[Kind, int]", "dict[int, tuple[PtxThread, ThreadEvent]]"]
+        default_factory=dict[tuple[Kind, int], "dict[int, tuple[PtxThread, ThreadEvent]]"]
     )
 
 
@@ -59,10 +59,10 @@ class PtxBlock:
     """A block: its barriers, by number the threads that wait, and its mbarriers, by address."""
 
     cluster: PtxCluster
-    barriers: dict[int, list[PtxThread]] = field(default_factory=dict["int, list[PtxThread]"])
+    barriers: dict[int, list[PtxThread]] = field(default_factory=dict[int, "list[PtxThread]"])
     mbarriers: dict[int, PtxMbarrier] = field(default_factory=dict[int, PtxMbarrier])
     products: dict[tuple[int, Kind], dict[int, tuple[PtxThread, ThreadEvent]]] = field(
-        default_factory=dict["tuple[int, Kind]", "dict[int, tuple[PtxThread, ThreadEvent]]"]
+        default_factory=dict[tuple[int, Kind], "dict[int, tuple[PtxThread, ThreadEvent]]"]
     )
 
 
