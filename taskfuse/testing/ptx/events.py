@@ -17,7 +17,7 @@ class Kind(Enum):
     SHUFFLE = auto()  # mode, distance, clamp, lanes
     AGREED = auto()  # value, lane, clamp, lanes; gives the value, which all lanes have
     ACTIVE = auto()  # gives the lanes that come together
-    MATCH = auto()  # lanes; gives those of the same value, and whether all are
+    MATCH = auto()  # mode, lanes; gives those of the same value, and whether all are
     BALLOT = auto()  # lanes; gives those whose predicate holds
     CLUSTER_ARRIVE = auto()  # modifiers
     CLUSTER_WAIT = auto()  # modifiers
@@ -49,6 +49,8 @@ class Kind(Enum):
     RELEASE = auto()  # modifiers, counter, increment
     ACQUIRE = auto()  # modifiers, counter; gives its value
     COUNT = auto()  # modifiers, counter, increment; gives the value before
+    PUBLISH = auto()  # modifiers, address
+    EXCHANGE = auto()  # modifiers, address, the value that is expected; gives the value before
 
 
 UNORDERED = frozenset({Kind.SHUFFLE, Kind.AGREED, Kind.MMA})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.testing.ptx.events import Kind
-from taskfuse.testing.ptx.nodes import Operand, PtxAddress, Register, Vector
+from taskfuse.testing.ptx.nodes import SIZES, Operand, PtxAddress, Register, Vector
 from taskfuse.testing.ptx.operands import Happening, OperandReader, read_by
 
 _LEVELS = {"cta": "sc.cta", "gl": "sc.gpu", "sys": "sc.sys"}
@@ -112,14 +112,18 @@ def happening(r: OperandReader) -> Happening | None:
             return event(Kind.RELEASE, words(tuple(more)), r.address(o[0]), r.value(o[1]))
         case ("ld", "acquire", *more):
             return event(Kind.ACQUIRE, words(tuple(more)), r.address(o[1]), out=o[0])
+        case ("st", "release", *more):
+            return event(Kind.PUBLISH, words(tuple(more)), r.address(o[0]), data=r.values(o[1]))
+        case ("atom", *_, "cas", "b32" | "b64"):
+            return event(Kind.EXCHANGE, words(i.opcode[1:]), r.address(o[1]), r.value(o[2], 8 * SIZES[i.opcode[-1]]), out=o[0], data=r.values(o[3]))
         case ("atom", *more):
             return event(Kind.COUNT, words(tuple(more)), r.address(o[1]), r.value(o[2]), out=o[0])
         case ("activemask", "b32"):
             return event(Kind.ACTIVE, out=o[0])
-        case ("match", "all", "sync", "b32" | "b64"):
+        case ("match", "all" | "any" as mode, "sync", "b32" | "b64"):
             *results, value, lanes = o
             lost = tuple(found for x in results for found in r.outs(x))
-            return event(Kind.MATCH, r.value(lanes, 32), data=r.values(value))
+            return event(Kind.MATCH, repr(mode), r.value(lanes, 32), data=r.values(value))
         case ("vote", "sync", "ballot", "b32"):
             lost = r.outs(o[0])
             return event(Kind.BALLOT, r.value(o[2], 32), data=r.values(o[1], 1))

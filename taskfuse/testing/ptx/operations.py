@@ -12,7 +12,7 @@ from taskfuse.testing.ptx.happenings import happening
 from taskfuse.testing.ptx.nodes import SIZES, Float, Integer, Operand, PtxInstruction, Register, Symbol, Vector
 from taskfuse.testing.ptx.operands import FloatMeaning, OperandReader, Operation, PtxAccess, PtxComputation, identifier, names
 
-_OTHER = frozenset({"dp4a", "dp2a", "fns", "bfind"})
+_OTHER = frozenset({"dp4a", "dp2a", "fns"})
 """Opcodes whose results are not known."""
 _MOVES = frozenset({"mov", "selp"})
 """Opcodes that do not look at what they move."""
@@ -200,6 +200,8 @@ def _integer(r: OperandReader, name: str, modifiers: list[str], kind: str, opera
             return f"funnel({a}, {b}, {r.value(operands[2], 32)}, {modifiers[0] == 'l'}, {modifiers[1] == 'wrap'}) & {mask}"
         case "brev":
             return f"mirrored({a}, {bits})"
+        case "bfind" if kind.startswith("u"):
+            return f"highest({a}, {bits}, {'shiftamt' in modifiers})"
         case "popc" | "clz":
             return f"{'ones' if name == 'popc' else 'zeros'}({a}{'' if name == 'popc' else f', {bits}'})"
         case _:

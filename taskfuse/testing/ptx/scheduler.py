@@ -23,6 +23,8 @@ from taskfuse.testing.ptx.storage import Storage
 
 WARPGROUP = 4 * WARP
 _ALL = (1 << WARP) - 1
+_COUNTERS = {"gpu.global.u64": ("global", 8), "cta.shared::cta.s32": ("shared", 4)}
+"""Space and bytes of what is read by an acquire, or written by a release, by the words of the instruction."""
 Reply = tuple[int, ...]
 """The results of an event."""
 
@@ -121,7 +123,7 @@ class Scheduler:
         self._maps = maps
         self._random = Random(seed)
         self._ready: deque[tuple[PtxThread, Reply | None]] = deque()
-        self._counting: dict[int, list[PtxThread]] = {}
+        self._counting: dict[tuple[int, int], list[PtxThread]] = {}
         self._has_counted = True
         self._live: dict[PtxThread, None] = {}
         self._acts: dict[Kind, Callable[[PtxThread, ThreadEvent], Reply | None]] = {
@@ -141,6 +143,8 @@ class Scheduler:
             Kind.UPDATE: self._update,
             Kind.RELEASE: self._release,
             Kind.COUNT: self._count,
+            Kind.PUBLISH: self._publish,
+            Kind.EXCHANGE: self._exchange,
             Kind.BULK_LOAD: self._bulk_load,
             Kind.MULTICAST: self._multicast,
             Kind.BULK_STORE: self._bulk_store,
@@ -205,8 +209,8 @@ class Scheduler:
                 self._wake((t, (mask,)) for t, _ in lanes.values())
         if not self._ready and self._has_counted:  # a read after one that had enough may have enough, too
             self._has_counted = False
-            for address in list(self._counting):
-                self._changed(address)
+            for place in list(self._counting):
+                self._changed(place)
         if self._live and not self._ready:
             thread = next(iter(self._live))
             assert thread.doing is not None
@@ -263,6 +267,8 @@ class Scheduler:
                 mask = sum(1 << lane for lane, (bit,) in data.items() if bit)
                 return dict.fromkeys(lanes, (mask,))
             case Kind.MATCH:
+                if operands[0] == "any":
+                    return {lane: (sum(1 << other for other in lanes if data[other] == data[lane]),) for lane in lanes}
                 same = len(set(data.values())) == 1
                 return dict.fromkeys(lanes, (operands[-1] if same else 0, same))
             case Kind.MMA:
@@ -376,30 +382,52 @@ class Scheduler:
 
     # -- counters and updates -----------------------------------------------------------------------------------------------------------
 
-    def _changed(self, address: int) -> None:
-        for thread in self._counting.pop(address, []):
+    def _changed(self, place: tuple[int, int]) -> None:
+        """Go on with threads that wait for another value of a counter."""
+        for thread in self._counting.pop(place, []):
             assert thread.doing is not None
             self._wake([(thread, self._read_counter(thread, thread.doing))])
 
     def _read_counter(self, thread: PtxThread, event: ThreadEvent) -> Reply:
-        thread.counter = thread.storage.load(event[0], "global", event[2][1], 8)
+        space, size = _COUNTERS[event[2][0]]
+        thread.counter = thread.storage.load(event[0], space, event[2][1], size)
         return (thread.counter,)
 
     def _acquire(self, thread: PtxThread, event: ThreadEvent, again: bool) -> Reply | None:
         """A read of a counter. One that has been read before, and has not changed, is read again when it has."""
-        if event[2][0] != "gpu.global.u64":
+        if event[2][0] not in _COUNTERS:
             raise self._unknown(event[0])
+        space, size = _COUNTERS[event[2][0]]
         address = event[2][1]
-        if again and thread.counter == thread.storage.load(event[0], "global", address, 8):
-            self._counting.setdefault(address, []).append(thread)
+        if again and thread.counter == thread.storage.load(event[0], space, address, size):
+            self._counting.setdefault(_key(thread, event, space, size), []).append(thread)
             return None
         return self._read_counter(thread, event)
+
+    def _publish(self, thread: PtxThread, event: ThreadEvent) -> Reply:
+        line, _, (words, address), (value,) = event
+        if words not in _COUNTERS:
+            raise self._unknown(line)
+        space, size = _COUNTERS[words]
+        thread.storage.store(line, space, address, size, value & (1 << 8 * size) - 1)
+        self._changed(_key(thread, event, space, size))
+        return ()
+
+    def _exchange(self, thread: PtxThread, event: ThreadEvent) -> Reply:
+        line, _, (words, address, expected), (value,) = event
+        if words != "acq_rel.cta.shared::cta.cas.b32":
+            raise self._unknown(line)
+        before = thread.storage.load(line, "shared", address, 4)
+        if before == expected:
+            thread.storage.store(line, "shared", address, 4, value & 0xFFFFFFFF)
+            self._changed(_key(thread, event, "shared", 4))
+        return (before,)
 
     def _add(self, thread: PtxThread, event: ThreadEvent) -> int:
         line, _, (_, address, amount), _ = event
         before = thread.storage.load(line, "global", address, 8)
         thread.storage.store(line, "global", address, 8, before + amount & (1 << 64) - 1)
-        self._changed(address)
+        self._changed(_key(thread, event, "global", 8))
         return before
 
     def _release(self, thread: PtxThread, event: ThreadEvent) -> Reply:
@@ -496,6 +524,12 @@ class Scheduler:
                 before, value = thread.storage.load(line, "global", place, box.size), thread.storage.load(line, "shared", address, box.size)
                 thread.storage.store(line, "global", place, box.size, combine(before, value))
         return ()
+
+
+def _key(thread: PtxThread, event: ThreadEvent, space: str, size: int) -> tuple[int, int]:
+    """The place of a counter in all memory."""
+    memory, at = thread.storage.place(event[0], space, event[2][1], size)
+    return id(memory), at
 
 
 def _nothing(thread: PtxThread, event: ThreadEvent) -> Reply:

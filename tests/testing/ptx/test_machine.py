@@ -104,6 +104,8 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "sub.cc.u32 %r3, %r1, %r2; subc.u32 %r9, 0, 0;": lambda a, b: -(a & MASK < b & MASK),
     "mad.lo.cc.u32 %r3, %r1, %r2, %r1; madc.hi.u32 %r9, %r1, %r2, 0;": lambda a, b: (a & MASK) * (b & MASK) + (a & MASK) >> 32,
     "cvt.s32.s8 %r9, %r1;": lambda a, b: (a & 255 ^ 128) - 128,
+    "bfind.u32 %r9, %r1;": lambda a, b: (a & MASK).bit_length() - 1,
+    "bfind.shiftamt.u32 %r9, %r1;": lambda a, b: 32 - (a & MASK).bit_length() if a else -1,
     "brev.b32 %r9, %r1;": lambda a, b: int(f"{a & MASK:032b}"[::-1], 2),
     "setp.eq.s32 %p1, %r1, 3; setp.gt.or.s32 %p2, %r2, 5, %p1; selp.b32 %r9, 1, 2, %p2;": lambda a, b: 1 if b > 5 or a == 3 else 2,
     "mov.u32 %r9, 4; setp.gt.s32 %p1, %r1, %r2; @%p1 mov.u32 %r9, 5;": lambda a, b: 5 if a > b else 4,

@@ -116,7 +116,7 @@ def test_events_come_first() -> None:
     "line",
     [
         "ld.relaxed.gpu.global.u32 %r3, [%rd1];",
-        "st.release.gpu.global.u32 [%rd1], %r1;",
+        "st.relaxed.gpu.global.u32 [%rd1], %r1;",
         "setp.equ.s32 %p1, %r1, %r2;",
         "add.q32 %r3, %r1, %r2;",
         "sad.s32 %r3, %r1, %r2, %r4;",

@@ -49,6 +49,7 @@ def results(body: str, count: int = 32, blocks: int = 1, seed: int = 0) -> list[
         ("setp.gt.s32 %p1, %r1, 29; vote.sync.ballot.b32 %r9, %p1, -1;", [3 << 30] * 32),
         ("match.all.sync.b32 %r9|%p1, 5, -1;", [0xFFFFFFFF] * 32),
         ("match.all.sync.b32 %r9|%p1, %r1, -1;", [0] * 32),
+        ("and.b32 %r3, %r1, 1; match.any.sync.b32 %r9, %r3, -1;", [0x55555555, 0xAAAAAAAA] * 16),
         ("activemask.b32 %r9;", [0xFFFFFFFF] * 32),
         ("setp.lt.s32 %p1, %r1, 4; mov.u32 %r9, 7; @%p1 activemask.b32 %r9;", [15] * 4 + [7] * 28),
     ],
@@ -116,6 +117,30 @@ selp.u32 %r9, 1, 0, %p3;
         results(body.replace("LEAST", "65"), blocks=2)
 
 
+@pytest.mark.parametrize("seed", [0, 3])
+def test_one_lane_publishes_what_others_wait_for(seed: int) -> None:
+    body = """\
+mov.u32 %r7, shared;
+setp.eq.s32 %p1, %r2, 0;
+@%p1 st.shared.u32 [%r7], -1;
+bar.sync 0;
+atom.acq_rel.cta.shared::cta.cas.b32 %r9, [%r7], -1, -2;
+setp.ne.s32 %p2, %r9, -1;
+@%p2 bra $A;
+st.release.cta.shared::cta.s32 [%r7], 77;
+mov.u32 %r9, 77;
+$A:
+setp.ne.s32 %p3, %r9, -2;
+@%p3 bra $B;
+ld.acquire.cta.shared::cta.s32 %r9, [%r7];
+bra $A;
+$B:
+"""
+    assert results(body, seed=seed) == [77] * 32
+    with pytest.raises(PtxError, match=r"31 threads wait for ever: .* in ACQUIRE"):
+        results(body.replace("st.release.cta.shared::cta.s32 [%r7], 77;", ""), seed=seed)
+
+
 def test_barriers_and_memory_of_a_cluster() -> None:
     body = """\
 mov.u32 %r7, shared;
@@ -168,3 +193,5 @@ def test_what_is_not_known() -> None:
     for line in ("red.relaxed.gpu.global.inc.u32 [%rd9], 1;", "atom.global.exch.b64 %rd1, [%rd9], 1;", "ld.acquire.sys.global.u64 %rd1, [%rd9];"):
         with pytest.raises(PtxError, match="what it does is not known"):
             results(line + "\n")
+    with pytest.raises(PtxError, match="what it does is not known"):
+        results("st.release.gpu.global.u32 [%rd9], %r1;\n")
