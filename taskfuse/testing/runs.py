@@ -53,7 +53,7 @@ NARROW = (bfloat16, bfloat16, float16, float8_e4m3, float8_e5m2, float32)
 _SIGNS = frozenset({ELEMENTWISE["copysign"]})
 
 
-class Source(Enum):
+class KernelSource(Enum):
     """Where kernels come from. ALL: the others in turn."""
 
     ALL = "all"
@@ -61,9 +61,9 @@ class Source(Enum):
     NARROW = "narrow"
     FUSIONS = "fusions"
 
-    def of(self, seed: int) -> Source:
+    def of(self, seed: int) -> KernelSource:
         """The source of a seed's kernel."""
-        return (Source.CHAINS, Source.NARROW, Source.FUSIONS)[seed % 3] if self is Source.ALL else self
+        return (KernelSource.CHAINS, KernelSource.NARROW, KernelSource.FUSIONS)[seed % 3] if self is KernelSource.ALL else self
 
 
 class End(Enum):
@@ -141,21 +141,21 @@ def mismatch(kernel: Kernel, found: Sequence[Array], simulated: Sequence[Array],
     return None
 
 
-def fusion_case(seed: int, source: Source) -> tuple[Case, Mix]:
+def fusion_case(seed: int, source: KernelSource) -> tuple[Case, Mix]:
     """The fusion of a seed, with few threads and elements."""
     mix = list(OPTIONS)[seed // 3 % len(OPTIONS)]
     options = OPTIONS[mix]
     small: CaseOptions = replace(options, threads=min(options.threads, 128), blocks=min(options.blocks, 8), elements=min(options.elements, 200))
-    if source is Source.NARROW:
+    if source is KernelSource.NARROW:
         small = replace(small, dtypes=NARROW)
     return random_case(RandomChooser(seed), small), mix
 
 
-def look(source: Source, seed: int) -> Sequence[RunRow]:
+def look(source: KernelSource, seed: int) -> Sequence[RunRow]:
     """Run one case. Returns its row; no row if no kernel is made."""
     kind = source.of(seed)
     case, mix = None, ""
-    if kind is Source.CHAINS:
+    if kind is KernelSource.CHAINS:
         made = chain(seed)
         kernel, arguments, exact = made.kernel, list[Argument](made.arguments), True
     else:
@@ -229,7 +229,7 @@ class RunTally:
         return "\n".join([*lines, f"{self.rows} kernels, {len(self.wrong)} wrong"])
 
 
-def _alarm(source: Source, row: RunRow) -> str:
+def _alarm(source: KernelSource, row: RunRow) -> str:
     command = f"python -m taskfuse.testing.runs --kernels {source.value} --seed {row.seed} --cases 1"
     return f"WRONG {command} ({f'{row.source} {row.mix}'.strip()})\n  {row.said}" if row.end == End.WRONG.value else ""
 
@@ -237,9 +237,9 @@ def _alarm(source: Source, row: RunRow) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the kernels of consecutive seeds. Returns the exit status: 1 if results are wrong."""
     line = parser("runs", "Run the PTX of random kernels without a GPU, and compare the results with the simulator.", cases=300)
-    line.add_argument("--kernels", choices=[s.value for s in Source], default=Source.ALL.value, help="where they come from (default: all)")
+    line.add_argument("--kernels", choices=[s.value for s in KernelSource], default=KernelSource.ALL.value, help="where they come from (default: all)")
     options = line.parse_args(arguments)
-    source = Source(options.kernels)
+    source = KernelSource(options.kernels)
     tally = RunTally()
     seeds = range(options.seed, options.seed + options.cases)
     run(RunRow, tally, partial(look, source), seeds, options, done=lambda row: row.seed, alarm=partial(_alarm, source))

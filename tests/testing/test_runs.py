@@ -15,12 +15,12 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from taskfuse.testing import runs
 from taskfuse.testing.chains import chain
-from taskfuse.testing.runs import End, RunRow, RunTally, Source, difference, look, main, mismatch, variant
+from taskfuse.testing.runs import End, KernelSource, RunRow, RunTally, difference, look, main, mismatch, variant
 from taskfuse.testing.tolerance import Accepted
 
 
-@pytest.mark.parametrize("source", [Source.CHAINS, Source.NARROW, Source.FUSIONS])
-def test_a_sample(source: Source) -> None:
+@pytest.mark.parametrize("source", [KernelSource.CHAINS, KernelSource.NARROW, KernelSource.FUSIONS])
+def test_a_sample(source: KernelSource) -> None:
     tally = RunTally()
     for seed in range(3, 11):
         for row in look(source, seed):
@@ -73,8 +73,8 @@ def test_bounds_in_place_of_equality() -> None:
 
 
 def test_seeds_take_turns() -> None:
-    assert [Source.ALL.of(seed) for seed in range(3)] == [Source.CHAINS, Source.NARROW, Source.FUSIONS]
-    assert Source.NARROW.of(0) is Source.NARROW
+    assert [KernelSource.ALL.of(seed) for seed in range(3)] == [KernelSource.CHAINS, KernelSource.NARROW, KernelSource.FUSIONS]
+    assert KernelSource.NARROW.of(0) is KernelSource.NARROW
     found = Counter(form for seed in range(40) for form in variant(chain(1).kernel, seed).forms)
     assert min(found[form] for form in ArgumentLayout) >= 5
     assert any(variant(chain(1).kernel, seed).wide for seed in range(40))

@@ -83,8 +83,8 @@ class PtxMachine:
 class ThreadMemory(Protocol):
     """All memory that a thread sees. Addresses are those of the state space that an instruction names."""
 
-    def load(self, line: int, space: str, address: int, size: int) -> int:
-        """The bytes at an address, as an integer."""
+    def load(self, line: int, space: str, address: int, size: int, used: int | None = None) -> int:
+        """The bytes at an address, as an integer; with ``used``, those of its bits, the others are arbitrary."""
         ...
 
     def store(self, line: int, space: str, address: int, size: int, value: int) -> None:
@@ -447,7 +447,8 @@ class _DataBuilder(_MachineBuilder):
                 return [f"reply = {event}", *(f"{identifier(out)} = reply[{k}]" for k, out in kept)] if kept else [event]
 
     def _load(self, i: PtxInstruction, access: PtxAccess) -> list[str]:
-        lines = [f"v = load({i.line}, {access.space!r}, {access.address}, {access.size})"]
+        used = "" if i.used is None else f", {i.used}"
+        lines = [f"v = load({i.line}, {access.space!r}, {access.address}, {access.size}{used})"]
         bits = 8 * access.element
         for k, out in zip(access.places, access.outs, strict=True):
             if identifier(out) in self.needed:

@@ -24,7 +24,7 @@ from taskfuse.testing.ptx.bulk import TensorMap
 from taskfuse.testing.ptx.launch import DATA_AT, PARAMS_AT, SHARED_AT, Int3, launches, linear, number
 from taskfuse.testing.ptx.machine import data_machine
 from taskfuse.testing.ptx.nodes import PtxError
-from taskfuse.testing.ptx.scheduler import PtxBlock, PtxCluster, PtxThread, PtxWarp, Scheduler
+from taskfuse.testing.ptx.scheduler import PtxBlock, PtxCluster, PtxScheduler, PtxThread, PtxWarp
 from taskfuse.testing.ptx.storage import ALLOCATION, POISON, Storage
 from taskfuse.testing.ptx.text import read
 from taskfuse.testing.ptx.unknown import LOCAL
@@ -96,7 +96,7 @@ class _Run:
         if self._source.cooperative:
             groups = [[t for group in groups for t in group]]
         for group in groups:
-            Scheduler(program.code, maps, self._seed).run(group)
+            PtxScheduler(program.code, maps, self._seed).run(group)
 
     def results(self) -> tuple[Array, ...]:
         """The outputs. Raises :class:`PtxError` if bytes between their elements were written."""

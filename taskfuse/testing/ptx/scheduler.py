@@ -109,7 +109,7 @@ class PtxThread:
         return self.number % WARP
 
 
-class Scheduler:
+class PtxScheduler:
     """Runs threads.
 
     Args:

@@ -61,8 +61,12 @@ class Storage:
             raise PtxError(line, f"an access of {size} bytes at {address:#x} of {space} memory, of which there are {len(memory) - first}")
         return memory, address
 
-    def load(self, line: int, space: str, address: int, size: int) -> int:
-        """The bytes at an address, as an integer."""
+    def load(self, line: int, space: str, address: int, size: int, used: int | None = None) -> int:
+        """The bytes at an address, as an integer; with ``used``, those of its bits: the others are arbitrary, and may lie outside of everything."""
+        if used is not None:
+            if address % size:
+                raise PtxError(line, f"a load of {size} bytes at {address:#x}, which is not aligned")
+            return sum(self.load(line, space, address + k, 1) << 8 * k if used >> k & 1 else POISON << 8 * k for k in range(size))
         memory, at = self.place(line, space, address, size)
         if at % size:
             raise PtxError(line, f"a load of {size} bytes at {address:#x}, which is not aligned")

@@ -7,7 +7,7 @@ import pytest
 from taskfuse.testing.ptx.launch import SHARED_AT, TENSORS_AT
 from taskfuse.testing.ptx.machine import data_machine
 from taskfuse.testing.ptx.nodes import PtxError
-from taskfuse.testing.ptx.scheduler import PtxBlock, PtxCluster, PtxThread, PtxWarp, Scheduler
+from taskfuse.testing.ptx.scheduler import PtxBlock, PtxCluster, PtxScheduler, PtxThread, PtxWarp
 from taskfuse.testing.ptx.storage import ALLOCATION, Storage
 from taskfuse.testing.ptx.text import read
 from tests.testing.ptx.entry import TEXT
@@ -33,7 +33,7 @@ def results(body: str, count: int = 32, blocks: int = 1, seed: int = 0) -> list[
             warps[n // 32].live |= 1 << n % 32
             threads.append(PtxThread(program.thread(special, {"shared": SHARED_AT}, storage), block, warps[n // 32], n, storage, f"thread {n}"))
     cluster.threads = len(threads)
-    Scheduler(program.code, {}, seed).run(threads)
+    PtxScheduler(program.code, {}, seed).run(threads)
     found = memory[TENSORS_AT >> ALLOCATION]
     return [int.from_bytes(found[4 * k : 4 * k + 4], "little") for k in range(count * blocks)]
 

@@ -5,7 +5,7 @@ import pytest
 from taskfuse.testing.ptx.events import RANK
 from taskfuse.testing.ptx.launch import SHARED_AT, TENSORS_AT
 from taskfuse.testing.ptx.nodes import PtxError
-from taskfuse.testing.ptx.storage import ALLOCATION, Storage
+from taskfuse.testing.ptx.storage import ALLOCATION, POISON, Storage
 from taskfuse.testing.ptx.unknown import LOCAL, SHARED
 
 
@@ -55,3 +55,14 @@ def test_what_is_outside_or_not_aligned(space: str, address: int, size: int) -> 
         storage().load(7, space, address, size)
     with pytest.raises(PtxError, match=r"PTX line 7: a(n access| store) of"):
         storage().store(7, space, address, size, 0)
+
+
+def test_bytes_that_are_not_used_may_be_outside() -> None:
+    memory = storage()
+    memory.store(1, "shared", SHARED_AT + 60, 4, 0x01020304)
+    end = Storage({}, memory.shared[: SHARED_AT + 62], [], bytearray())
+    assert end.load(1, "shared", SHARED_AT + 60, 4, 0b11) == POISON << 24 | POISON << 16 | 0x0304
+    with pytest.raises(PtxError, match="an access of 1 bytes"):
+        end.load(1, "shared", SHARED_AT + 60, 4, 0b111)
+    with pytest.raises(PtxError, match="not aligned"):
+        end.load(1, "shared", SHARED_AT + 58, 4, 0b11)
