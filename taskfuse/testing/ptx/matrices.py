@@ -103,6 +103,8 @@ def _scattered(matrix: Array, kind: str, rows: int, count: int) -> dict[int, tup
 
 def mma(words: str, lanes: Mapping[int, Sequence[int]]) -> dict[int, tuple[int, ...]] | None:
     """``mma.sync``: the results of each lane from its registers of a, b and c; ``None``: a form that is not known."""
+    if (pairs := re.fullmatch(r"m8n8k4\.(row|col)\.(row|col)\.(f16|f32)\.f16\.f16\.(f16|f32)", words)) is not None and pairs[3] == pairs[4]:
+        return _of_quad_pairs(pairs[1] == "row", pairs[2] == "row", pairs[3], lanes)
     found = re.fullmatch(r"m(8|16)n8k(\d+)\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+)", words.removesuffix(".satfinite"))
     if found is None or words.endswith("satfinite") or len(lanes) != 32:
         return None
@@ -117,6 +119,35 @@ def mma(words: str, lanes: Mapping[int, Sequence[int]]) -> dict[int, tuple[int, 
     right = _gathered({n: d[ends[0] : ends[1]] for n, d in lanes.items()}, b, "b", m, (k, 8))
     sums = _gathered({n: d[ends[1] :] for n, d in lanes.items()}, acc, "c", m, (m, 8))
     return _scattered(sums + left @ right, out, m, m * 8 // 32)
+
+
+def _of_quad_pairs(a_by_rows: bool, b_by_rows: bool, kind: str, lanes: Mapping[int, Sequence[int]]) -> dict[int, tuple[int, ...]] | None:
+    """Four products of 8 x 8 x 4, each by two groups of four lanes that are 16 apart (PTX ISA, "Matrix Fragments for mma.m8n8k4")."""
+    sums = 8 * _BITS[kind] // 32
+    if len(lanes) != 32 or any(len(data) != 4 + sums for data in lanes.values()):
+        return None
+    found: dict[int, tuple[int, ...]] = {}
+    for pair in range(4):
+        members = [4 * pair + k + 16 * half for half in (0, 1) for k in range(4)]
+        left, right, total = np.zeros((8, 4)), np.zeros((4, 8)), np.zeros((8, 8))
+        for lane in members:
+            k, far = lane % 4, 4 * (lane >= 16)
+            for i, (x, y) in enumerate(zip(_numbers(lanes[lane][:2], "f16"), _numbers(lanes[lane][2:4], "f16"), strict=True)):
+                left[(k + far, i) if a_by_rows else (i + far, k)] = x
+                right[(k, i + far) if b_by_rows else (i, k + far)] = y
+            for at, x in zip(_sums_of_pair(lane, kind), _numbers(lanes[lane][4:], kind), strict=True):
+                total[at] = x
+        total += left @ right
+        found |= {lane: _words([total[at] for at in _sums_of_pair(lane, kind)], kind) for lane in members}
+    return found
+
+
+def _sums_of_pair(lane: int, kind: str) -> list[tuple[int, int]]:
+    """The rows and columns of the sums that a lane holds."""
+    far = 4 * (lane >= 16)
+    if kind == "f16":
+        return [(lane % 4 + far, i) for i in range(8)]
+    return [((lane & 1) + (i & 2) + far, (i & 4) + (lane & 2) + (i & 1)) for i in range(8)]
 
 
 def load_matrices(words: str, addresses: Mapping[int, int], read: Read) -> dict[int, tuple[int, ...]] | None:

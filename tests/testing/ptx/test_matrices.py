@@ -114,6 +114,7 @@ def test_products_of_a_warpgroup(span: int) -> None:
 
 def test_forms_that_are_not_known() -> None:
     assert mma("m8n8k4.row.col.f32.f16.f16.f32", {}) is None
+    assert mma("m8n8k4.row.col.f32.f16.f16.f16", {}) is None
     assert mma("m16n8k16.row.col.satfinite.s32.s8.s8.s32", dict.fromkeys(range(32), ())) is None
     assert load_matrices("m16n16.x1.shared.b8", {}, lambda at, n: b"") is None
     assert store_matrices("m16n16.x1.shared.b8", {}, {}) is None

@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 import taskfuse as tf
 from taskfuse.cuda.source import emit
 from taskfuse.errors import InputError
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.variant import ArgumentLayout, Variant
+from taskfuse.testing.instruction_subjects import INSTRUCTIONS
 from taskfuse.testing.ptx.nodes import PtxError
 from taskfuse.testing.ptx.run import Argument, run
 from taskfuse.testing.runs import mismatch
+from tests.products import ALL_PRODUCTS
 from tests.testing.ptx.compiled import ptx_of, written
 
 Array = NDArray[Any]
@@ -150,6 +153,29 @@ def difference(name: str, text: str | None = None) -> str | None:
 @pytest.mark.parametrize("name", ["narrow", "floats", "updates", "gemm_fp8"])
 def test_right_texts(name: str) -> None:
     assert difference(name) is None
+
+
+SUBJECTS = ("wgmma:e4m3", "wgmma:registers", "wgmma:cluster", "mma:stmatrix", "mma:cp.async", "update:boxes", "update:blocks")
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_instructions_on_tiles(name: str) -> None:
+    """Copies, fragments and tensor cores, by layouts that are written here independently of those of lowering."""
+    made = tf.lower(INSTRUCTIONS[name]())
+    check(made)
+
+
+@pytest.mark.parametrize("name", ["bfloat16-n128-MN64-MN64", "uint8-int8-n16-registers-K128", "float8_e4m3-float8_e5m2-rows", "quad-pairs-col-row-float32"])
+def test_forms_of_products(name: str) -> None:
+    check(next(p for p in ALL_PRODUCTS if p.name == name).kernel())
+
+
+def check(made: tf.Kernel) -> None:
+    """The PTX of a kernel gives, for small integers, what the simulator gives."""
+    rng = np.random.default_rng(0)
+    given = [rng.integers(0, 3, [int(str(e)) for e in p.shape]).astype(p.dtype.numpy) for p in made.params if isinstance(p, TensorParam) and not p.is_output]
+    source = emit(made)
+    assert mismatch(made, run(made, source, ptx_of(source), given), made.simulate(*given)) is None
 
 
 # kernel, what is replaced (a regular expression, its first match), by what, and the output that is wrong
