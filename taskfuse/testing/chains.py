@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32, uint8
+from taskfuse.dtypes import DTYPES, DType, bfloat16, float16
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.kir import Kernel, parse_kernel
@@ -20,9 +20,8 @@ from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.tolerance import EXACT
 
 Array = NDArray[Any]
-DTYPES = (bfloat16, bfloat16, bfloat16, float16, float16, float32, float8_e4m3, float8_e5m2, float64, int8, uint8, int32)
+_DTYPES = (*(bfloat16,) * 8, *(float16,) * 4, *DTYPES.values())
 _USUAL = ("add", "sub", "mul", "maximum", "minimum", "relu", "neg", "abs", "fma", "where")
-_MOVES = frozenset({DTypeRule.CAST})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +33,8 @@ class ChainCase:
 
 
 def functions(dtype: DType) -> tuple[Elementwise, ...]:
-    """The functions with one right result that compute a ``dtype`` of operands of it."""
-    found = [op for op in ELEMENTWISE.values() if op in EXACT and op.rule not in (*_MOVES, DTypeRule.SELECT) and op.computes_in(dtype)]
-    return tuple(op for op in found if op.result_dtype(dtype) is dtype)
+    """The functions of operands of a dtype that have one right result."""
+    return tuple(op for op in ELEMENTWISE.values() if op in EXACT and op.rule is not DTypeRule.CAST and op.computes_in(dtype))
 
 
 def chain(seed: int) -> ChainCase:
@@ -55,7 +53,7 @@ class _Chain:
         c = self.chooser
         width = c.pick((8, 4, 2, 16, 1))
         threads = c.pick((1, 4, 32))
-        dtypes = [c.pick(DTYPES) for _ in range(c.integer(1, 3))]
+        dtypes = [c.pick(_DTYPES) for _ in range(c.integer(1, 3))]
         for k, dtype in enumerate(dtypes):
             self._copy(dtype, width, self._register(dtype), "0", f"a{k}", f"{width}*threadIdx.x", c.chance(50))
         for _ in range(c.integer(2, 9)):
@@ -97,9 +95,8 @@ class _Chain:
         source = names[-1] if c.chance(50) else c.pick(names)
         dtype = self.registers[source]
         if c.chance(20):
-            to = c.pick([d for d in DTYPES if d is not dtype])
-            if to.is_float or not dtype.is_float:  # an integer out of range has no one right result
-                self._loop(width, f"{self._register(to)}[i] = cast.{dtype}({source}[i])")
+            to = c.pick([d for d in _DTYPES if d is not dtype])
+            self._loop(width, f"{self._register(to)}[i] = cast.{dtype}({source}[i])")
             return
         if c.chance(8) and threads == 32:
             self._loop(width, f"SHUFFLE {self._register(dtype)}[i] <- {source}[i] xor {c.pick((1, 2, 16))}")
@@ -112,12 +109,22 @@ class _Chain:
         place = c.pick(("i", "i", "i", "i", f"{width - 1} - i")) if width > 1 else "i"
         operands = [f"{source}[{place}]"]
         for _ in range(op.arity - 1):
-            operands.append(c.pick(("1", "2", "-3")[: 2 if dtype.min_value == 0 else 3]) if c.chance(25) else f"{c.pick(others)}[i]")
-        if compute.is_float:
-            operands = [f"{o}.0" if o.lstrip("-").isdigit() else o for o in operands]
-        suffix = "" if compute is dtype else f".{compute}"
-        out = source if c.chance(15) and place == "i" else self._register(dtype)
+            operands.append(self._number(compute) if c.chance(25) else f"{c.pick(others)}[i]")
+        if op.rule is DTypeRule.SELECT:
+            operands[0] = f"{c.pick(names)}[i]"
+            operands[1] = f"{source}[i]"
+        made = op.result_dtype(compute)
+        out_dtype = dtype if made is compute else made
+        suffix = "" if compute is out_dtype else f".{compute}"
+        out = source if c.chance(15) and place == "i" and out_dtype is dtype else self._register(out_dtype)
         self._loop(width, f"{out}[i] = {op.name}{suffix}({', '.join(operands)})")
+
+    def _number(self, dtype: DType) -> str:
+        """A constant operand."""
+        if dtype.is_bool:
+            return self.chooser.pick(("true", "false"))
+        number = self.chooser.pick(("1", "2", "3") if dtype.min_value == 0 else ("1", "2", "-3"))
+        return f"{number}.0" if dtype.is_float else number
 
 
 def _plus(at: str, more: object) -> str:
@@ -126,6 +133,8 @@ def _plus(at: str, more: object) -> str:
 
 def _numbers(rng: np.random.Generator, dtype: DType, count: int) -> Array:
     """Small numbers, fractions, and some numbers at the limits of a dtype."""
+    if dtype.is_bool:
+        return rng.integers(0, 2, count).astype(dtype.numpy)
     if not dtype.is_float:
         return rng.integers(int(max(dtype.min_value, -9)), 10, count).astype(dtype.numpy)
     with np.errstate(all="ignore"):
