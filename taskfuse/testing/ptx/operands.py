@@ -154,7 +154,11 @@ class OperandReader:
         if not isinstance(operand, PtxAddress):
             raise self.error("an address is expected")
         base = self.value(operand.base)
-        return f"{base} + {operand.offset}" if operand.offset else base
+        if not operand.offset:
+            return base
+        if isinstance(operand.base, Register) and operand.base.bits == 32:
+            return f"({base} + {operand.offset} & {0xFFFFFFFF})"
+        return f"{base} + {operand.offset}"
 
     def register(self, operand: Operand) -> Register:
         if not isinstance(operand, Register):

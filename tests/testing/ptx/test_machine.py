@@ -211,6 +211,10 @@ setp.eq.s32 %p1, %r5, 0;
     assert computed(body)[:18].hex() == "7fff8080" + "00000000" + "7f000000" + "ffffffff" + "8000"
 
 
+def test_addresses_of_32_bits_wrap() -> None:
+    assert computed("mov.u32 %r3, -8;\nst.shared.u32 [%r3+16], 5;\n")[8] == 5
+
+
 def test_values_decide_branches() -> None:
     body = "mov.f32 %r3, 0f3F800000;\nsetp.lt.f32 %p1, %r3, 0f40000000;\n@%p1 bra $A;\nmov.u32 %r4, 1;\nbra $B;\n$A:\nmov.u32 %r4, 2;\n$B:\n"
     body += "st.shared.u32 [0], %r4;\n"
