@@ -32,4 +32,5 @@ def test_chains_are_what_the_printer_distinguishes() -> None:
 def test_functions_have_one_right_result(dtype: DType) -> None:
     names = {op.name for op in functions(dtype)}
     assert {"add", "mul", "maximum"} <= names
-    assert not names & {"exp", "sin", "tanh", "where", "cast"}
+    assert "where" in names
+    assert not names & {"exp", "sin", "tanh", "cast"}
