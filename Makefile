@@ -22,7 +22,7 @@ PROGRAMS := founding horizontal_fusion nested_groups pipeline stream block_roles
 INSTRUCTIONS := wgmma:bf16 wgmma:e4m3 wgmma:tf32 wgmma:registers wgmma:blocks wgmma:threads wgmma:stored wgmma:persistent wgmma:cluster mma:ldmatrix mma:stmatrix mma:cp.async
 TENSOR_CORES := "products 7" "products 10" "streams 17" "products 20" "products 6" "products 3" "products 2" "products 14" gemm gemm_cluster
 
-.PHONY: help demo test suite lint types fuzz work anything lists compiles faults agreement refutation maps evidence bench-compile bench-proof gpu golden clean
+.PHONY: help demo test suite lint types fuzz work anything lists compiles runs faults agreement refutation maps evidence bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -57,6 +57,9 @@ lists: $(VENV)/.dev ## prove the kernels of N=10000 random lists of unlike produ
 
 compiles: $(VENV)/.dev ## compile the kernels of N=10000 random fusions with NVRTC, and compare their PTX with kernel IR (no GPU)
 	$(PY) -m taskfuse.testing.fuzz --mix everything --ptx --cases $(N)
+
+runs: $(VENV)/.dev ## run the PTX of N=10000 random kernels without a GPU, and compare the results with the simulator
+	$(PY) -m taskfuse.testing.runs --cases $(N) --jobs $(JOBS)
 
 faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof, schedules or results (minutes)
 	$(PY) -m taskfuse.testing.faults --list --small 24 --jobs $(JOBS) $(CORPUS)

@@ -6,6 +6,7 @@ only the helpers that it calls.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -38,10 +39,10 @@ from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, element, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, PlaceSearch
-from taskfuse.kir import Kernel, walk
+from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.declarations import IntegerParam, ScalarParam, TensorMapParam, TensorParam
-from taskfuse.kir.nodes import TmaStore
+from taskfuse.kir.nodes import AtomicUpdate, TmaLoad, TmaStore
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
 from taskfuse.kir.shared_memory import shared_layout, summed_up
@@ -88,6 +89,33 @@ def emit(
     """
     found = _Emitter(peeled(kernel), dense(kernel) if variant is None else variant, fast_math, debug, chaos, locations).source()
     return replace(found, kernel=kernel)
+
+
+def restricted(kernel: Kernel) -> frozenset[str]:
+    """The tensors whose pointers may be ``__restrict__``: inputs that the kernel does not write, and results that one statement stores and none reads.
+
+    NVRTC takes the promise to be about all threads. Of an element that another thread stores, under this name or another one (an input's, a tensor map's), it
+    moves a load in front of the barrier after which the element is there, or takes it for a load of a constant (``ld.global.nc``). Of an element that another
+    thread stores or updates, too, it may move a store behind the barrier that orders the two.
+    """
+    maps = {p.name: p.tensor for p in kernel.params if isinstance(p, TensorMapParam)}
+    stores: Counter[str] = Counter()
+    others: set[str] = set(kernel.in_place) | set(kernel.in_place.values())
+    results = {p.name for p in kernel.outputs}
+    for stmt in walk(kernel):
+        writes, reads = accesses(stmt)
+        stores.update({a.buffer for a in writes})
+        others |= {a.buffer for a in reads} & results
+        match stmt:
+            case TmaStore(map=name):
+                others.add(maps[name])
+            case TmaLoad(map=name):
+                others |= {maps[name]} & results
+            case AtomicUpdate(out=out):
+                others.add(out.buffer)
+            case _:
+                pass
+    return frozenset(p.name for p in kernel.params if isinstance(p, TensorParam) and p.name not in others and stores[p.name] <= 1)
 
 
 class _Emitter:
@@ -192,16 +220,13 @@ class _Emitter:
     def _tensors(self) -> tuple[list[Argument], list[str]]:
         """The parameters that stand for what users pass; tensors get their places.
 
-        A tensor is ``__restrict__`` if the pointer is its only name. Of one that others write, under the name of an input or through a tensor map, the
-        compiler would take loads for those of constants (``ld.global.nc``).
+        A tensor is ``__restrict__`` if a thread alone decides what it finds there (:func:`restricted`).
         """
         arguments: list[Argument] = []
         parameters: list[str] = []
-        maps = {p.name: p for p in self.kernel.params if isinstance(p, TensorMapParam)}
         accessed = accessed_by_threads(self.kernel)
         forms = iter(self.variant.forms)
-        in_place = self.kernel.in_place.values()
-        by_map = {maps[s.map].tensor for s in walk(self.kernel) if isinstance(s, TmaStore)}
+        apart = restricted(self.kernel)
         for p in self.kernel.params:
             match p:
                 case TensorParam():
@@ -217,7 +242,7 @@ class _Emitter:
                     if p.name not in accessed:
                         continue
                     arguments.append(PointerArgument(p.name))
-                    only = "" if p.into is not None or p.name in in_place or p.name in by_map else " __restrict__"
+                    only = " __restrict__" if p.name in apart else ""
                     parameters.append(f"{'' if p.is_output else 'const '}{c_type(p.dtype)}*{only} {identifier}")
                     for d, stride in enumerate(strides or ()):
                         if stride:

@@ -86,20 +86,24 @@ def _relu(x: Array) -> Array:
     return np.maximum(x, _constant(x, 0))
 
 
+def _is_whole(x: Array) -> bool:
+    return x.dtype.kind in "iub"  # floats of ml_dtypes are of kind V
+
+
 def _round(x: Array) -> Array:
-    return np.rint(x) if x.dtype.kind == "f" else x
+    return x if _is_whole(x) else np.rint(x)
 
 
 def _floor(x: Array) -> Array:
-    return np.floor(x) if x.dtype.kind == "f" else x
+    return x if _is_whole(x) else np.floor(x)
 
 
 def _ceil(x: Array) -> Array:
-    return np.ceil(x) if x.dtype.kind == "f" else x
+    return x if _is_whole(x) else np.ceil(x)
 
 
 def _trunc(x: Array) -> Array:
-    return np.trunc(x) if x.dtype.kind == "f" else x
+    return x if _is_whole(x) else np.trunc(x)
 
 
 def _pow(a: Array, b: Array) -> Array:

@@ -8,6 +8,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.cuda import instructions
+from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArgument, StrideArgument, WorkspaceArgument
 from taskfuse.cuda.source import emit
 from taskfuse.kir.variant import ArgumentLayout, Variant
@@ -77,3 +78,47 @@ def test_a_counter_is_zeroed_and_a_workspace_is_not() -> None:
     source = emit(tf.lower(fusion))
     assert source.cooperative
     assert {a.zero for a in source.arguments if isinstance(a, WorkspaceArgument)} == {True, False}
+
+
+HANDED = """\
+KERNEL handed(x: float32[8, 4]) -> (y: float32[4], z: float32[8, 4])
+  GRID (1, 1, 1)  BLOCK (4, 8, 1)
+  LOCAL r: float32[]
+
+r = mul(x[threadIdx.y, threadIdx.x], 2.0)
+IF threadIdx.y == 0:
+  y[threadIdx.x] = copy(r)
+SYNC block
+z[threadIdx.y, threadIdx.x] = sub(r, y[threadIdx.x])
+"""
+FILLED = """\
+KERNEL filled(x: float32[8], v: int32[8]) -> (y: float32[8])
+  GRID (1, 1, 1)  BLOCK (8, 1, 1)
+
+y[threadIdx.x] = copy(0.0)
+SYNC block
+UPDATE y[t] by add of x[threadIdx.x] at t = v[threadIdx.x] of 8
+"""
+TWICE = """\
+KERNEL twice(x: float32[8]) -> (y: float32[8])
+  GRID (1, 1, 1)  BLOCK (8, 1, 1)
+
+y[threadIdx.x] = copy(0.0)
+SYNC block
+y[7 - threadIdx.x] = copy(x[threadIdx.x])
+"""
+
+
+@pytest.mark.parametrize(("kernel", "parameters"), [(HANDED, "float* y, float* __restrict__ z"), (FILLED, "float* y"), (TWICE, "float* y")])
+def test_what_other_threads_store_is_not_restricted(kernel: str, parameters: str) -> None:
+    """NVRTC moves accesses through ``__restrict__`` pointers across barriers."""
+    text = emit(checked(kernel)).text
+    assert parameters in text
+    assert "const float* __restrict__ x" in text
+
+
+def test_a_load_of_what_other_threads_store_stays_behind_the_barrier() -> None:
+    source = emit(checked(HANDED))
+    lines = compile_ptx(source.text, source.name, CompileOptions(arch="sm_90a")).splitlines()
+    barrier = next(k for k, line in enumerate(lines) if "bar.sync" in line)
+    assert [k > barrier for k, line in enumerate(lines) if re.search(r"ld\.global\.f32", line)] == [True]

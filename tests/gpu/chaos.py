@@ -26,8 +26,8 @@ from taskfuse.kir.synchronization import Wait
 from taskfuse.reports.certificate import Verdict
 from taskfuse.testing import seeded_case
 from taskfuse.testing.options import Mix
+from taskfuse.testing.tolerance import is_exact
 from tests.gpu.device import poisoned, same, to_device, to_numpy
-from tests.gpu.tolerance import is_exact
 
 Result = tuple[int, str | None, bool]
 

@@ -1,7 +1,7 @@
 """Random kernels on the GPU, against the simulator and NumPy. ``python -m tests.gpu.random_kernels`` runs as many as wanted.
 
 A fusion of exact functions must give what the simulator gives, bit by bit: a kernel states the order of every sum. Other fusions must stay
-where NumPy's own results lie when its functions are off by a few ulp (``tolerance.py``). Outputs are given, poisoned; every other one with
+where NumPy's own results lie when its functions are off by a few ulp (:mod:`taskfuse.testing.tolerance`). Outputs are given, poisoned; every other one with
 gaps between its elements, which must stay as they were.
 """
 
@@ -24,8 +24,8 @@ from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.testing import seeded_case
 from taskfuse.testing.case import Case
 from taskfuse.testing.options import Mix
+from taskfuse.testing.tolerance import accepted, is_exact
 from tests.gpu.device import Array, gaps, poisoned, same, to_device, to_numpy
-from tests.gpu.tolerance import accepted, is_exact
 
 LAUNCHES = 3  # of each kernel
 

@@ -14,10 +14,10 @@ pytest.importorskip("torch", reason="needs torch")
 import taskfuse as tf
 from examples import pipeline
 from taskfuse.errors import TaskfuseWarning
+from taskfuse.testing.tolerance import is_exact
 from tests.examples.cases import CASES, Case, ulp
 from tests.gpu.device import poisoned, same, to_device, to_numpy
 from tests.gpu.larger import LARGER, ULP
-from tests.gpu.tolerance import is_exact
 
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

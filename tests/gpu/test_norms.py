@@ -7,8 +7,8 @@ torch = pytest.importorskip("torch", reason="needs torch")
 import taskfuse as tf
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import Keep, RowConfig
+from taskfuse.testing.tolerance import accepted
 from tests.gpu.device import poisoned, to_numpy, to_torch
-from tests.gpu.tolerance import accepted
 from tests.schedulers.rows import NORMS, SUMS, Kind, arguments, make, scheduler, softmax, total
 
 SHAPES = {"rows": (300, 1024), "few": (3, 40000), "odd": (37, 1013), "short": (5000, 24), "one": (1, 8), "thin": (64, 1)}

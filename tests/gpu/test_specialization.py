@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
 from taskfuse.runtime.specialization import Specialized
+from taskfuse.testing.tolerance import accepted
 from tests.gpu.device import poisoned, to_numpy, to_torch
-from tests.gpu.tolerance import accepted
 from tests.schedulers.rows import arguments
 
 FUNCTIONS: dict[str, tuple[Math, int]] = {

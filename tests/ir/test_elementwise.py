@@ -22,3 +22,11 @@ def test_names_of_numpy() -> None:
     for row in ELEMENTWISE.values():
         assert not row.numpy_name or hasattr(np, row.numpy_name), row
     assert len(DTYPES) >= 14
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("round", [0, -2, 2]), ("floor", [0, -2, 2]), ("ceil", [1, -1, 3]), ("trunc", [0, -1, 2])])
+def test_every_float_is_rounded_to_an_integer(name: str, wanted: list[int]) -> None:
+    row = ELEMENTWISE[name]
+    for dtype in (d for d in DTYPES.values() if d.is_float):
+        assert row.function(np.array([0.25, -1.75, 2.5]).astype(dtype.numpy)).astype(float).tolist() == wanted, dtype
+    assert row.function(np.array([3, -1], np.int8)).tolist() == [3, -1]

@@ -11,7 +11,7 @@ from taskfuse.kir.synchronization import Barrier, BarrierScope
 from taskfuse.kir.walk import walk
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import RowConfig
-from tests.gpu.tolerance import accepted
+from taskfuse.testing.tolerance import accepted
 from tests.proofs import proved
 
 Array = npt.NDArray[Any]

@@ -3,7 +3,7 @@
 import numpy as np
 
 import taskfuse as tf
-from tests.gpu.tolerance import accepted
+from taskfuse.testing.tolerance import accepted
 from tests.proofs import proved
 from tests.schedulers.reduced import x
 

@@ -23,13 +23,13 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.printer import stmt_text
 from taskfuse.kir.walk import looked_up
 from taskfuse.target import WARP
-from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, Kind, Observed, PtxPlace, PtxStep, Span, WarpLanes
+from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, WHOLE_WARP, Kind, Observed, PtxPlace, PtxStep, Span, WarpLanes
 from taskfuse.testing.ptx.expected import ExpectedTrace, Traces
 from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, TENSORS_AT, WORKSPACE_AT, Int3, PtxLaunch, blocks, extents, launches, linear, threads
 from taskfuse.testing.ptx.machine import PtxMachine, TooLong, machine
 from taskfuse.testing.ptx.nodes import PtxError
 from taskfuse.testing.ptx.text import read
-from taskfuse.testing.ptx.unknown import LOCAL, SHARED, Unknown, Value
+from taskfuse.testing.ptx.unknown import LOCAL, SHARED, UNKNOWN, Unknown, Value
 
 
 class Difference(Exception):
@@ -179,6 +179,8 @@ class _Follower:
 
     def event(self, line: int, kind: Kind, operands: tuple[Observed | Unknown, ...]) -> Value:
         """The next step: the same kind, the same operands; returns the result that kernel IR gives it."""
+        if kind in WHOLE_WARP:  # a thread is run by itself: the first lane, and no other
+            return 1 if kind is Kind.ACTIVE else UNKNOWN
         self.seen.add(line)
         if kind is Kind.STREAM_WAIT:
             if self.waited:

@@ -16,6 +16,9 @@ class Kind(Enum):
     WARP_BARRIER = auto()  # lanes
     SHUFFLE = auto()  # mode, distance, clamp, lanes
     AGREED = auto()  # value, lane, clamp, lanes; gives the value, which all lanes have
+    ACTIVE = auto()  # gives the lanes that come together
+    MATCH = auto()  # mode, lanes; gives those of the same value, and whether all are
+    BALLOT = auto()  # lanes; gives those whose predicate holds
     CLUSTER_ARRIVE = auto()  # modifiers
     CLUSTER_WAIT = auto()  # modifiers
     INIT = auto()  # mbarrier, count
@@ -46,10 +49,15 @@ class Kind(Enum):
     RELEASE = auto()  # modifiers, counter, increment
     ACQUIRE = auto()  # modifiers, counter; gives its value
     COUNT = auto()  # modifiers, counter, increment; gives the value before
+    PUBLISH = auto()  # modifiers, address
+    EXCHANGE = auto()  # modifiers, address, the value that is expected; gives the value before
 
 
 UNORDERED = frozenset({Kind.SHUFFLE, Kind.AGREED, Kind.MMA})
 """Instructions across which the compiler may move memory accesses: their text does not clobber memory."""
+
+WHOLE_WARP = frozenset({Kind.ACTIVE, Kind.MATCH, Kind.BALLOT})
+"""Instructions of lanes that may find all of their warp active; a thread that is run by itself finds itself alone."""
 
 RANK = 1 << 24
 """Addresses of Shared memory of the block of rank r in the cluster are those of the own block plus (r + 1) * RANK, as ``mapa`` returns them here."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from taskfuse.testing.ptx.events import Kind
-from taskfuse.testing.ptx.nodes import Operand, PtxAddress, Register, Vector
-from taskfuse.testing.ptx.operands import Happening, OperandReader
+from taskfuse.testing.ptx.nodes import SIZES, Operand, PtxAddress, Register, Vector
+from taskfuse.testing.ptx.operands import Happening, OperandReader, read_by
 
 _LEVELS = {"cta": "sc.cta", "gl": "sc.gpu", "sys": "sc.sys"}
 """``membar`` as a fence (PTX ISA, "membar")."""
@@ -19,10 +17,9 @@ def happening(r: OperandReader) -> Happening | None:
     o = i.operands
     lost: tuple[Register, ...] = ()
 
-    def event(kind: Kind, *operands: str, out: Operand | None = None) -> Happening:
+    def event(kind: Kind, *operands: str, out: Operand | None = None, data: tuple[str, ...] = ()) -> Happening:
         result = out if isinstance(out, Register) else None
-        reads = frozenset(name for text in operands for name in re.findall(r"\br_\w+", text))
-        return Happening(kind, operands, result, lost, reads)
+        return Happening(kind, operands, result, lost, read_by(*operands), data)
 
     def words(parts: tuple[str, ...]) -> str:
         return repr(".".join(parts))
@@ -39,7 +36,7 @@ def happening(r: OperandReader) -> Happening | None:
         case ("shfl", "sync", mode, "b32"):
             lost = r.outs(o[0])
             *_, distance, clamp, lanes = o
-            return event(Kind.SHUFFLE, repr(mode), r.value(distance, 32), r.value(clamp, 32), r.value(lanes, 32))
+            return event(Kind.SHUFFLE, repr(mode), r.value(distance, 32), r.value(clamp, 32), r.value(lanes, 32), data=r.values(o[-4], 32))
         case ("barrier", "cluster", "arrive", *more):
             return event(Kind.CLUSTER_ARRIVE, words(tuple(more)))
         case ("barrier", "cluster", "wait", *more):
@@ -92,15 +89,16 @@ def happening(r: OperandReader) -> Happening | None:
         case ("wgmma", "mma_async", "sync", "aligned", *more):
             lost = r.outs(o[0])
             a = "-1" if isinstance(o[1], Vector) else r.value(o[1])
-            return event(Kind.WGMMA, words(tuple(more)), str(len(lost)), a, *(r.value(x) for x in o[2:]))
+            data = (*r.values(o[0]), *(r.values(o[1]) if isinstance(o[1], Vector) else ()))
+            return event(Kind.WGMMA, words(tuple(more)), str(len(lost)), a, *(r.value(x) for x in o[2:]), data=data)
         case ("mma", "sync", "aligned", *more):
             lost = r.outs(o[0])
-            return event(Kind.MMA, words(tuple(more)))
+            return event(Kind.MMA, words(tuple(more)), data=tuple(text for x in o[1:] for text in r.values(x)))
         case ("ldmatrix", "sync", "aligned", *more):
             lost = r.outs(o[0])
             return event(Kind.LOAD_MATRIX, words(tuple(more)), r.address(o[1]))
         case ("stmatrix", "sync", "aligned", *more):
-            return event(Kind.STORE_MATRIX, words(tuple(more)), r.address(o[0]))
+            return event(Kind.STORE_MATRIX, words(tuple(more)), r.address(o[0]), data=r.values(o[1]))
         case ("setmaxnreg", way, "sync", "aligned", "u32"):
             return event(Kind.REGISTERS, repr(way), r.value(o[0]))
         case ("fence", *more):
@@ -108,15 +106,27 @@ def happening(r: OperandReader) -> Happening | None:
         case ("membar", level):
             return event(Kind.FENCE, repr(_LEVELS[level]))
         case ("red", "relaxed", "gpu", "global", function, *_):
-            return event(Kind.UPDATE, repr(function), str(len(o[1].parts) if isinstance(o[1], Vector) else 1), r.address(o[0]))
+            data = r.values(o[1])
+            return event(Kind.UPDATE, repr(function), str(len(data)), r.address(o[0]), data=data)
         case ("red", *more):
             return event(Kind.RELEASE, words(tuple(more)), r.address(o[0]), r.value(o[1]))
         case ("ld", "acquire", *more):
             return event(Kind.ACQUIRE, words(tuple(more)), r.address(o[1]), out=o[0])
+        case ("st", "release", *more):
+            return event(Kind.PUBLISH, words(tuple(more)), r.address(o[0]), data=r.values(o[1]))
+        case ("atom", *_, "cas", "b32" | "b64"):
+            return event(Kind.EXCHANGE, words(i.opcode[1:]), r.address(o[1]), r.value(o[2], 8 * SIZES[i.opcode[-1]]), out=o[0], data=r.values(o[3]))
         case ("atom", *more):
             return event(Kind.COUNT, words(tuple(more)), r.address(o[1]), r.value(o[2]), out=o[0])
-        case ("match", "all", "sync", "b32" | "b64") | ("vote", "sync", "ballot", "b32"):
-            return None  # of lanes that found all of their warp active: a thread by itself does not come to them
+        case ("activemask", "b32"):
+            return event(Kind.ACTIVE, out=o[0])
+        case ("match", "all" | "any" as mode, "sync", "b32" | "b64"):
+            *results, value, lanes = o
+            lost = tuple(found for x in results for found in r.outs(x))
+            return event(Kind.MATCH, repr(mode), r.value(lanes, 32), data=r.values(value))
+        case ("vote", "sync", "ballot", "b32"):
+            lost = r.outs(o[0])
+            return event(Kind.BALLOT, r.value(o[2], 32), data=r.values(o[1], 1))
         case ("bar" | "barrier" | "mbarrier" | "shfl" | "wgmma" | "tcgen05" | "elect" | "redux" | "vote" | "match" | "griddepcontrol" | "nanosleep", *_):
             raise r.error("an instruction that is not known")
         case ("cp", *_):

@@ -117,8 +117,12 @@ def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[k + 1 :]) for k in range(len(shape)))
 
 
-def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Mapping[str, int]) -> PtxLaunch | None:
-    """The launch for given extents; ``None``: a GPU would refuse it, or it has no blocks."""
+def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Mapping[str, int], scalars: Mapping[str, bytes] | None = None) -> PtxLaunch | None:
+    """The launch for given extents; ``None``: a GPU would refuse it, or it has no blocks.
+
+    Args:
+        scalars: the bytes of run-time scalars; without them, they are unknown.
+    """
     symbols = dict(extents)
     grid, block, cluster = ((x, y, z) for x, y, z in (tuple(number(e, symbols) for e in d) for d in (kernel.grid, kernel.block, kernel.cluster)))
     if not all(0 < n <= most for n, most in zip(block, MAX_BLOCK, strict=True)) or prod(block) > MAX_THREADS:
@@ -173,7 +177,9 @@ def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Map
                 content = [w.to_bytes(4, "little") for w in (d, (1 << 32) * ((1 << shift) - d) // d + 1, shift)]
             case TensorMapArgument(name=name):
                 bases[name] = place
-            case ScalarArgument() | ReportArgument():
+            case ScalarArgument(name=name):
+                content = [scalars[name]] if scalars is not None else []
+            case ReportArgument():
                 pass
         for k, word in enumerate(content):
             assert len(word) * len(content) == param.size, f"{argument} and {param} are of one size"

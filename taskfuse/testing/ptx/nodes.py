@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class PtxError(Exception):
-    """PTX that this reader does not support; ``line`` counts from 1."""
+    """PTX that this reader does not support, or that does what it must not; ``line`` counts from 1."""
 
     def __init__(self, line: int, what: str) -> None:
+        self.line = line
+        self.what = what
         super().__init__(f"PTX line {line}: {what}")
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register; predicates and special registers (``%tid.x``) are registers, too."""
+    """A register; predicates and special registers (``%tid.x``) are registers, too.
+
+    Attributes:
+        bits: its width; 64 if no declaration says it.
+    """
 
     name: str
+    bits: int = field(default=64, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +99,35 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """An array that the module declares; ``values``: of constant ones, in elements of ``size`` bytes."""
+    """An array that the module or a function declares.
+
+    Attributes:
+        size: bytes of an element.
+        values: the elements of an array that has some, floating-point numbers by their bits.
+        count: the number of elements; 0: the launch decides it.
+    """
 
     space: str
     size: int
     values: tuple[int, ...] | None
+    count: int = 1
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole array."""
+        return self.size * self.count
 
 
 @dataclass(frozen=True, slots=True)
 class PtxFunction:
-    """A kernel.
+    """A kernel, or a device function that it calls.
 
     Attributes:
+        params: the parameters; of a device function, its results come first.
         labels: the position in ``code`` at which each label stands.
         limits: directives of the launch: ``maxntid``, ``minnctapersm``.
         data: arrays of the module and of the function.
-        callees: the code of device functions that are called.
+        callees: the device functions that are called.
     """
 
     name: str
@@ -117,7 +137,7 @@ class PtxFunction:
     limits: Mapping[str, tuple[int, ...]]
     data: Mapping[str, Data]
     target: str
-    callees: Mapping[str, tuple[PtxInstruction, ...]]
+    callees: Mapping[str, PtxFunction]
 
 
 SIZES = {f"{kind}{bits}": bits // 8 for kind in "busf" for bits in (8, 16, 32, 64)} | {"b128": 16}

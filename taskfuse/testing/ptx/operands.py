@@ -3,25 +3,51 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from taskfuse.testing.ptx.events import Kind
 from taskfuse.testing.ptx.nodes import Float, Integer, Operand, PtxAddress, PtxError, PtxInstruction, Register, Symbol, Vector
 
 
 @dataclass(frozen=True, slots=True)
+class FloatMeaning:
+    """A function of bits, applied to operands, which are Python expressions."""
+
+    function: Callable[..., int]
+    operands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PtxComputation:
-    """``out`` = a Python expression over registers; ``None``: unknown."""
+    """``out`` = a Python expression over registers.
+
+    Attributes:
+        value: the expression; ``None``: it is no integer arithmetic.
+        meaning: in its place, of floating point; ``None``: it is not known.
+        reads: the registers of either.
+    """
 
     out: Register
     value: str | None
     reads: frozenset[str]
+    meaning: FloatMeaning | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PtxAccess:
-    """A load or a store of ``size`` bytes; ``outs`` are the results of a load, ``constant``: of bytes that nothing writes during the launch."""
+    """A load or a store of ``size`` bytes.
+
+    Attributes:
+        outs: the results of a load.
+        reads: the registers of the address.
+        constant: of bytes that nothing writes during the launch.
+        values: what is stored, as Python expressions.
+        places: which elements the results are.
+        element: bytes of an element.
+        signed: the loaded elements are extended by their signs.
+    """
 
     store: bool
     space: str
@@ -30,22 +56,39 @@ class PtxAccess:
     outs: tuple[Register, ...]
     reads: frozenset[str]
     constant: bool = False
+    values: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
+    element: int = 1
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """An event; ``operands`` are Python expressions."""
+    """An event.
+
+    Attributes:
+        operands: integers, as Python expressions; ``reads``: their registers.
+        out: the register of its result that decides what a thread does; ``lost``: those of other results.
+        data: values that it passes on, as Python expressions.
+    """
 
     kind: Kind
     operands: tuple[str, ...]
     out: Register | None
     lost: tuple[Register, ...]
     reads: frozenset[str]
+    data: tuple[str, ...] = ()
+
+    @property
+    def results(self) -> tuple[Register, ...]:
+        """All registers that it writes."""
+        return (*((self.out,) if self.out else ()), *self.lost)
 
 
 Operation = PtxComputation | PtxAccess | Happening
 
 
+@cache
 def identifier(r: Register) -> str:
     """The name of a register in Python."""
     return "r_" + re.sub(r"\W", "_", r.name)
@@ -65,6 +108,11 @@ def registers(operand: Operand) -> Iterator[Register]:
                 yield from registers(part)
         case Integer() | Float() | Symbol():
             return
+
+
+def read_by(*texts: str) -> frozenset[str]:
+    """The registers in Python expressions."""
+    return frozenset(name for text in texts for name in re.findall(r"\br_\w+", text))
 
 
 def names(*operands: Operand) -> frozenset[str]:
@@ -91,8 +139,8 @@ class OperandReader:
                 return "0"
             case Symbol(name):
                 return f"at[{name!r}]"
-            case Float():
-                return "U"
+            case Float(text):
+                return str(int(text[2:], 16))
             case PtxAddress() | Vector():
                 raise self.error("a plain operand is expected")
 
@@ -106,12 +154,20 @@ class OperandReader:
         if not isinstance(operand, PtxAddress):
             raise self.error("an address is expected")
         base = self.value(operand.base)
-        return f"{base} + {operand.offset}" if operand.offset else base
+        if not operand.offset:
+            return base
+        if isinstance(operand.base, Register) and operand.base.bits == 32:
+            return f"({base} + {operand.offset} & {0xFFFFFFFF})"
+        return f"{base} + {operand.offset}"
 
     def register(self, operand: Operand) -> Register:
         if not isinstance(operand, Register):
             raise self.error("a register is expected")
         return operand
+
+    def values(self, operand: Operand, bits: int = 64) -> tuple[str, ...]:
+        """The parts of a vector, or the one operand."""
+        return tuple(self.value(part, bits) for part in (operand.parts if isinstance(operand, Vector) else (operand,)))
 
     def outs(self, operand: Operand) -> tuple[Register, ...]:
         return tuple(registers(operand))

@@ -45,7 +45,7 @@ class _Tokens:
 
     @property
     def line(self) -> int:
-        return self.items[min(self.at, len(self.items) - 1)][1]
+        return self.items[self.at if self.at < len(self.items) else -1][1]
 
     def peek(self, ahead: int = 0) -> str:
         return self.items[self.at + ahead][0] if self.at + ahead < len(self.items) else ""
@@ -90,7 +90,8 @@ class _Body:
     code: list[PtxInstruction] = field(default_factory=list[PtxInstruction])
     labels: dict[str, int] = field(default_factory=dict[str, int])
     data: dict[str, Data] = field(default_factory=dict[str, Data])
-    scopes: list[dict[str, str]] = field(default_factory=lambda: [{}])
+    scopes: list[dict[str, Register]] = field(default_factory=lambda: [{}])
+    widths: dict[str, int] = field(default_factory=dict[str, int])
     count: int = 0
     used: int | None = None
 
@@ -128,11 +129,13 @@ class _Body:
 
     def _registers(self) -> None:
         t = self.tokens
-        names = t.until(";")[2:]
+        _, kind, *names = t.until(";")
+        bits = 1 if kind == ".pred" else 8 * SIZES[kind[1:]]
         for k, name in enumerate(names):
-            counted = k + 1 < len(names) and names[k + 1] == "<"
-            if re.match(r"[%$_A-Za-z]", name) and not counted:
-                self.scopes[-1][name] = f"{name}'{self.count}"
+            if k + 1 < len(names) and names[k + 1] == "<":  # %r<9>: all of %r0 to %r8
+                self.widths[name] = bits
+            elif re.match(r"[%$_A-Za-z]", name):
+                self.scopes[-1][name] = Register(f"{name}'{self.count}", bits)
                 self.count += 1
 
     def _instruction(self) -> None:
@@ -145,7 +148,10 @@ class _Body:
         opcode = tuple(t.next().split("."))
         operands: list[Operand] = []
         while not t.take(";"):
-            if t.take("(") or t.take(")"):  # of a call: all its operands in a row
+            if t.take("("):  # of a call: all its operands in a row
+                continue
+            if t.take(")"):
+                t.take(",")
                 continue
             operands.append(self._operand())
             if t.take("|"):  # a second result: of shfl
@@ -163,8 +169,8 @@ class _Body:
     def _name(self, name: str) -> Register | Symbol:
         for scope in reversed(self.scopes):
             if name in scope:
-                return Register(scope[name])
-        return Register(name) if name.startswith("%") else Symbol(name)
+                return scope[name]
+        return Register(name, self.widths.get(name.rstrip("0123456789"), 64)) if name.startswith("%") else Symbol(name)
 
     def _operand(self) -> Operand:
         t = self.tokens
@@ -212,8 +218,12 @@ def _declaration(t: _Tokens, data: dict[str, Data]) -> None:
     values = None
     if "=" in words:
         listed = [w for w in words[words.index("=") + 1 :] if w not in "{},"]
-        values = tuple(_integer(w, line) for w in listed) if all(re.fullmatch(r"-?\w+", w) and not re.match(r"0[fFdD]", w) for w in listed) else None
-    data[name] = Data(space, size, values)
+        values = tuple(int(w[2:], 16) if re.match(r"0[fFdD]", w) else _integer(w, line) for w in listed)
+    count = 1
+    if "[" in words:
+        number = words[words.index("[") + 1]
+        count = 0 if number == "]" else _integer(number, line)
+    data[name] = Data(space, size, values, count)
 
 
 def _parameters(t: _Tokens) -> tuple[Param, ...]:
@@ -240,7 +250,7 @@ def _parameters(t: _Tokens) -> tuple[Param, ...]:
 def _kernels(t: _Tokens) -> Iterator[PtxFunction]:
     target = ""
     data: dict[str, Data] = {}
-    callees: dict[str, tuple[PtxInstruction, ...]] = {}
+    callees: dict[str, PtxFunction] = {}
     while token := t.peek():
         line = t.line
         match token:
@@ -267,17 +277,16 @@ def _kernels(t: _Tokens) -> Iterator[PtxFunction]:
                 yield PtxFunction(name, params, tuple(body.code), body.labels, limits, data | body.data, target, callees)
             case ".func":
                 t.next()
-                if t.take("("):  # what it returns
-                    _parameters(t)
+                results = _parameters(t) if t.take("(") else ()
                 name = t.next()
                 t.expect("(")
-                _parameters(t)
+                params = _parameters(t)
                 while not t.take("{") and not t.take(";"):
                     t.next()
                 if t.items[t.at - 1][0] == "{":
                     body = _Body(t)
                     body.read()
-                    callees[name] = tuple(body.code)
+                    callees[name] = PtxFunction(name, (*results, *params), tuple(body.code), body.labels, {}, body.data, target, callees)
             case _ if token.startswith("."):
                 _declaration(t, data)
             case _:

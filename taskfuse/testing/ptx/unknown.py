@@ -138,6 +138,20 @@ def zeros(a: Value, width: int) -> Value:
     return a if isinstance(a, Unknown) else width - a.bit_length()
 
 
+def mirrored(a: Value, width: int) -> Value:
+    """``brev``."""
+    return a if isinstance(a, Unknown) else int(f"{a:0{width}b}"[::-1], 2)
+
+
+def highest(a: Value, width: int, distance: bool) -> Value:
+    """``bfind``: the place of the first 1, or its distance from the end; all bits are 1 if there is none."""
+    if isinstance(a, Unknown):
+        return a
+    if not a:
+        return 0xFFFFFFFF
+    return width - a.bit_length() if distance else a.bit_length() - 1
+
+
 def generic(address: Value, space: str) -> Value:
     """``cvta``: the generic address of one in a space."""
     return address + {"shared": SHARED, "local": LOCAL}.get(space, 0)

@@ -18,6 +18,10 @@ CASES: list[tuple[str, Kind, tuple[object, ...]]] = [
     ("bar.warp.sync -1;", Kind.WARP_BARRIER, (0xFFFFFFFF,)),
     ("shfl.sync.bfly.b32 %r3|%p1, %r1, 16, 31, -1;", Kind.SHUFFLE, ("bfly", 16, 31, 0xFFFFFFFF)),
     ("shfl.sync.idx.b32 %r3|%p1, %r1, 0, 31, -1;", Kind.AGREED, (101, 0, 31, 0xFFFFFFFF)),
+    ("activemask.b32 %r3;", Kind.ACTIVE, ()),
+    ("match.all.sync.b32 %r3|%p1, %r1, %r2;", Kind.MATCH, ("all", 102)),
+    ("match.any.sync.b32 %r3, %r1, %r2;", Kind.MATCH, ("any", 102)),
+    ("vote.sync.ballot.b32 %r3, %p1, %r2;", Kind.BALLOT, (102,)),
     ("barrier.cluster.arrive.release;", Kind.CLUSTER_ARRIVE, ("release",)),
     ("barrier.cluster.wait.acquire;", Kind.CLUSTER_WAIT, ("acquire",)),
     ("mbarrier.init.shared::cta.b64 [%r1], %r2;", Kind.INIT, (101, 102)),
@@ -74,6 +78,12 @@ CASES: list[tuple[str, Kind, tuple[object, ...]]] = [
     ("red.release.gpu.global.add.u64 [%rd1], %rd2;", Kind.RELEASE, ("release.gpu.global.add.u64", 201, 202)),
     ("ld.acquire.gpu.global.u64 %rd1, [%rd2];", Kind.ACQUIRE, ("gpu.global.u64", 202)),
     ("atom.global.add.u64 %rd1, [%rd2], 1;", Kind.COUNT, ("global.add.u64", 202, 1)),
+    ("st.release.cta.shared::cta.s32 [%r1], %r2;", Kind.PUBLISH, ("cta.shared::cta.s32", 101)),
+    (
+        "atom.acq_rel.cta.shared::cta.cas.b32 %r3, [%r1], -1, -2;",
+        Kind.EXCHANGE,
+        ("acq_rel.cta.shared::cta.cas.b32", 101, 0xFFFFFFFF),
+    ),
 ]
 
 

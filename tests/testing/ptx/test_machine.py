@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
 import pytest
 
 from taskfuse.testing.ptx.events import Kind
-from taskfuse.testing.ptx.machine import PtxMachine, TooLong, machine
+from taskfuse.testing.ptx.machine import PtxMachine, Thread, ThreadEvent, TooLong, data_machine, machine
 from taskfuse.testing.ptx.nodes import PtxError
 from taskfuse.testing.ptx.text import read
 from taskfuse.testing.ptx.unknown import UNKNOWN, Unknown, Value
@@ -99,6 +99,14 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "setp.lt.u32 %p1, %r1, %r2; selp.b32 %r9, 1, 2, %p1;": lambda a, b: 1 if a & MASK < b & MASK else 2,
     "setp.ne.s32 %p1, %r1, %r2; selp.b32 %r9, 1, 2, %p1;": lambda a, b: 1 if a != b else 2,
     "mov.pred %p1, -1; not.pred %p2, %p1; selp.b32 %r9, 1, 2, %p2;": lambda a, b: 2,
+    "setp.lt.s32 %p1, %r1, %r2; xor.pred %p2, %p1, -1; selp.b32 %r9, 1, 2, %p2;": lambda a, b: 2 if a < b else 1,
+    "add.cc.u32 %r3, %r1, %r2; addc.u32 %r9, 0, 0;": lambda a, b: (a & MASK) + (b & MASK) >> 32,
+    "sub.cc.u32 %r3, %r1, %r2; subc.u32 %r9, 0, 0;": lambda a, b: -(a & MASK < b & MASK),
+    "mad.lo.cc.u32 %r3, %r1, %r2, %r1; madc.hi.u32 %r9, %r1, %r2, 0;": lambda a, b: (a & MASK) * (b & MASK) + (a & MASK) >> 32,
+    "cvt.s32.s8 %r9, %r1;": lambda a, b: (a & 255 ^ 128) - 128,
+    "bfind.u32 %r9, %r1;": lambda a, b: (a & MASK).bit_length() - 1,
+    "bfind.shiftamt.u32 %r9, %r1;": lambda a, b: 32 - (a & MASK).bit_length() if a else -1,
+    "brev.b32 %r9, %r1;": lambda a, b: int(f"{a & MASK:032b}"[::-1], 2),
     "setp.eq.s32 %p1, %r1, 3; setp.gt.or.s32 %p2, %r2, 5, %p1; selp.b32 %r9, 1, 2, %p2;": lambda a, b: 1 if b > 5 or a == 3 else 2,
     "mov.u32 %r9, 4; setp.gt.s32 %p1, %r1, %r2; @%p1 mov.u32 %r9, 5;": lambda a, b: 5 if a > b else 4,
     "mov.u32 %r9, 4; setp.gt.s32 %p1, %r1, %r2; @!%p1 mov.u32 %r9, 5;": lambda a, b: 4 if a > b else 5,
@@ -157,6 +165,97 @@ def test_accesses() -> None:
 def test_what_is_not_known_is_refused(line: str) -> None:
     with pytest.raises(PtxError, match="PTX line 17"):
         run(line + "\n")
+
+
+class Bytes:
+    """Memory of a thread, from address 0 on."""
+
+    def __init__(self) -> None:
+        self.content = bytearray(256)
+
+    def load(self, line: int, space: str, address: int, size: int, used: int | None = None) -> int:
+        return int.from_bytes(self.content[address : address + size], "little")
+
+    def store(self, line: int, space: str, address: int, size: int, value: int) -> None:
+        self.content[address : address + size] = value.to_bytes(size, "little")
+
+
+def computed(body: str, prefix: str = "", x: int = 0, y: int = 0) -> bytearray:
+    """Memory after a thread has computed values."""
+    program = data_machine(read(TEXT.replace("BODY", body).replace(".visible .entry", prefix + ".visible .entry")))
+    memory = Bytes()
+    special = {f"{name}.{d}": 1 for name in ("tid", "ntid", "ctaid", "nctaid", "cluster_ctaid", "cluster_nctaid") for d in "xyz"}
+    at = {"shared": 0, **{name: 128 + place for name, place in program.private.items()}}
+    thread = program.thread(special | {"tid.x": x, "tid.y": y}, at, memory)
+    assert next(thread, None) is None
+    return memory.content
+
+
+@pytest.mark.parametrize("line", OPERATIONS)
+def test_both_kinds_of_programs_compute_the_same_integers(line: str) -> None:
+    found = computed(line + " st.shared.u32 [0], %r9;\n", x=-7 & MASK, y=5)
+    assert int.from_bytes(found[:4], "little") == OPERATIONS[line](-7, 5) & MASK
+
+
+def test_loaded_and_stored_elements() -> None:
+    body = """\
+mov.u32 %r3, 0x8080FF7F;
+st.shared.u32 [0], %r3;
+ld.shared.v2.s8 {%r4, %r5}, [0];
+st.shared.v2.u32 [8], {%r4, %r5};
+ld.shared.v2.u8 {_, %r5}, [2];
+st.shared.u16 [16], %r5;
+setp.eq.s32 %p1, %r5, 0;
+@%p1 st.shared.u32 [8], %r3;
+"""
+    assert computed(body)[:18].hex() == "7fff8080" + "00000000" + "7f000000" + "ffffffff" + "8000"
+
+
+def test_addresses_of_32_bits_wrap() -> None:
+    assert computed("mov.u32 %r3, -8;\nst.shared.u32 [%r3+16], 5;\n")[8] == 5
+
+
+def test_values_decide_branches() -> None:
+    body = "mov.f32 %r3, 0f3F800000;\nsetp.lt.f32 %p1, %r3, 0f40000000;\n@%p1 bra $A;\nmov.u32 %r4, 1;\nbra $B;\n$A:\nmov.u32 %r4, 2;\n$B:\n"
+    body += "st.shared.u32 [0], %r4;\n"
+    assert computed(body)[0] == 2
+
+
+def _rest(thread: Thread, reply: tuple[int, ...]) -> Iterator[ThreadEvent]:
+    """The events after a reply, which have no results."""
+    try:
+        event = thread.send(reply)
+        while True:
+            yield event
+            event = thread.send(())
+    except StopIteration:
+        return
+
+
+def test_a_thread_yields_its_events() -> None:
+    program = data_machine(read(TEXT.replace("BODY", "shfl.sync.bfly.b32 %r3|%p1, %r1, 4, 31, -1;\nst.shared.u32 [0], %r3;\n")))
+    memory = Bytes()
+    special = {f"{name}.{d}": 7 for name in ("tid", "ntid") for d in "xyz"}
+    thread = program.thread(special, {}, memory)
+    assert next(thread) == (17, Kind.SHUFFLE, ("bfly", 4, 31, MASK), (7,))
+    assert [*_rest(thread, (9, 1))] == []
+    assert memory.content[0] == 9
+
+
+def test_calls_pass_values() -> None:
+    callee = ".func (.param .b32 f_ret) f(.param .b32 f_0)\n{\n.reg .b32 %r<3>;\nld.param.u32 %r1, [f_0];\nadd.s32 %r1, %r1, 1;\n"
+    callee += "st.param.b32 [f_ret], %r1;\nret;\n}\n"
+    call = "{ .param .b32 a; st.param.b32 [a], %r1; .param .b32 b; call.uni (b), f, (a); ld.param.b32 %r9, [b]; }\n"
+    call += "st.shared.u32 [0], %r9;\n"
+    assert computed(call, callee, x=41)[0] == 42
+
+
+def test_what_is_computed_must_be_known() -> None:
+    line = "dp4a.s32.s32 %r3, %r1, %r2, %r1;\n"
+    assert run(line).events == []
+    with pytest.raises(PtxError, match="what it computes is not known"):
+        computed(line + "st.shared.u32 [0], %r3;\n")
+    assert computed(line)[0] == 0  # nothing needs it
 
 
 def test_calls() -> None:

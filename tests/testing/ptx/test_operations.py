@@ -6,6 +6,7 @@ from taskfuse.testing.ptx.events import Kind
 from taskfuse.testing.ptx.nodes import PtxError, Register
 from taskfuse.testing.ptx.operands import Happening, Operation, PtxAccess, PtxComputation
 from taskfuse.testing.ptx.operations import operations
+from taskfuse.testing.ptx.unknown import choose
 from tests.testing.ptx.entry import instruction
 
 
@@ -23,11 +24,35 @@ def test_integers_are_computed() -> None:
     assert found.reads == {"r__r1"}
 
 
-@pytest.mark.parametrize("line", ["add.f32 %r3, %r1, %r2;", "ex2.approx.ftz.f32 %r3, %r1;", "setp.lt.f32 %p1, %r1, %r2;", "cvt.rn.bf16x2.f32 %r3, %r1, %r2;"])
-def test_floats_are_unknown(line: str) -> None:
-    found = of(line)
+def test_floats_are_functions_of_bits() -> None:
+    found = of("fma.rn.f32 %r3, %r1, 0f40000000, %r2;")
     assert isinstance(found, PtxComputation)
-    assert (found.value, found.reads) == (None, frozenset())
+    assert (found.value, found.reads) == (None, {"r__r1", "r__r2"})
+    assert found.meaning is not None
+    assert found.meaning.function(*(eval(o, {"r__r1": 0x40000000, "r__r2": 0xC0400000}) for o in found.meaning.operands)) == 0x3F800000
+    unknown = of("dp4a.s32.s32 %r3, %r1, %r2, %r3;")
+    assert isinstance(unknown, PtxComputation)
+    assert (unknown.value, unknown.meaning) == (None, None)
+
+
+def test_moves_do_not_look_at_floats() -> None:
+    for line, wanted in (("mov.f32 %r3, 0f3F800000;", 0x3F800000), ("selp.f32 %r3, 0f3F800000, %r1, %p1;", 0x3F800000)):
+        found = of(line)
+        assert isinstance(found, PtxComputation)
+        assert found.value is not None
+        assert eval(found.value, {"r__r1": 5, "r__p1": 1, "choose": choose}) == wanted
+
+
+def test_carries() -> None:
+    total, low, carry = operations(instruction("add.cc.u32 %r3, %r1, %r2;"))
+    _, high = operations(instruction("addc.u32 %r3, %r1, 0;"))
+    assert all(isinstance(o, PtxComputation) for o in (total, low, carry, high))
+    values = {"r__r1": 0xFFFFFFFF, "r__r2": 3}
+    for o in (total, low, carry):
+        assert isinstance(o, PtxComputation)
+        assert o.value is not None
+        values["r_" + "".join(c if c.isalnum() else "_" for c in o.out.name)] = eval(o.value, dict(values))
+    assert (values["r__r3"], values["r__cc"]) == (2, 1)
 
 
 def test_halves_of_a_register() -> None:
@@ -71,6 +96,13 @@ def test_an_address_is_what_is_read() -> None:
     assert isinstance(found, PtxAccess)
     assert eval(found.address, {"r__r1": 100}) == 108
     assert found.reads == {"r__r1"}  # not what is stored
+    assert found.values == ("r__r2",)
+
+
+def test_elements_that_are_loaded() -> None:
+    found = of("ld.global.v4.s8 {%r3, _, _, %r4}, [%rd1];")
+    assert isinstance(found, PtxAccess)
+    assert ([r.name for r in found.outs], found.places, found.element, found.signed) == (["%r3", "%r4"], (0, 3), 1, True)
 
 
 def test_events_come_first() -> None:
@@ -84,11 +116,13 @@ def test_events_come_first() -> None:
     "line",
     [
         "ld.relaxed.gpu.global.u32 %r3, [%rd1];",
-        "st.release.gpu.global.u32 [%rd1], %r1;",
+        "st.relaxed.gpu.global.u32 [%rd1], %r1;",
         "setp.equ.s32 %p1, %r1, %r2;",
         "add.q32 %r3, %r1, %r2;",
         "sad.s32 %r3, %r1, %r2, %r4;",
         "shl.pred %p1, %p2, %p3;",
+        "cvt.sat.u8.s32 %r3, %r1;",
+        "madc.hi.s32 %r3, %r1, %r2, %r4;",
     ],
 )
 def test_what_is_not_known_is_refused(line: str) -> None:

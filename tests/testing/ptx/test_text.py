@@ -12,7 +12,7 @@ def test_a_function() -> None:
     assert (found.name, found.target, found.limits["maxntid"], found.limits["minnctapersm"]) == ("k", "sm_90a", (64, 1, 1), (1,))
     assert [(p.name, p.size, p.align) for p in found.params] == [("k_param_0", 8, 8), ("k_param_1", 12, 4)]
     assert [".".join(i.opcode) for i in found.code] == ["mov.u32", "mov.u32", "ret"]
-    assert found.data == {"shared": Data("shared", 1, None)}
+    assert found.data == {"shared": Data("shared", 1, None, 0)}
 
 
 def test_operands() -> None:
@@ -51,8 +51,8 @@ def test_labels_and_pragmas() -> None:
 def test_data_of_the_module() -> None:
     extra = ".global .align 4 .b8 numbers[3] = {1, -2, 0x10};\n.global .align 4 .f32 halves[1] = {0f3F000000};\n.visible"
     found = read(TEXT.replace(".visible", extra).replace("BODY", ""))
-    assert found.data["numbers"] == Data("global", 1, (1, -2, 16))
-    assert found.data["halves"].values is None
+    assert found.data["numbers"] == Data("global", 1, (1, -2, 16), 3)
+    assert found.data["halves"].values == (0x3F000000,)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,17 @@ def test_one_kernel_is_expected() -> None:
         assert f"one kernel is expected, not {count}" in str(caught.value)
     with pytest.raises(PtxError, match="the text ends too early"):
         read(text[: text.rindex("}")])
+
+
+def test_widths_of_registers() -> None:
+    found = function("{ .reg .b16 t; cvt.u16.u32 t, %r1; setp.eq.s32 %p1, %r1, 0; mov.u64 %rd1, 0; }\n").code[2:5]
+    assert [i.operands[0].bits for i in found if isinstance(i.operands[0], Register)] == [16, 1, 64]
+
+
+def test_functions_that_are_called() -> None:
+    callee = ".func (.param .b32 f_ret) f(.param .b32 f_0, .param .b64 f_1)\n{\n.local .align 8 .b8 depot[24];\nret;\n}\n.visible .entry"
+    call = "{ .param .b32 a; .param .b64 c; .param .b32 b; call.uni (b), f, (a, c); }\n"
+    found = read(TEXT.replace("BODY", call).replace(".visible .entry", callee))
+    assert [(p.name, p.size) for p in found.callees["f"].params] == [("f_ret", 4), ("f_0", 4), ("f_1", 8)]
+    assert (found.callees["f"].data["depot"].bytes, found.data["b"].bytes) == (24, 4)
+    assert found.code[2].operands == tuple(map(Symbol, ("b", "f", "a", "c")))

@@ -18,10 +18,12 @@ from taskfuse.testing.ptx.unknown import (
     funnel,
     generic,
     greatest,
+    highest,
     inserted,
     least,
     logic,
     mapa,
+    mirrored,
     ones,
     permuted,
     quotient,
@@ -139,3 +141,17 @@ def test_a_mask_of_zero_is_known_and_nothing_is_decided_by_data() -> None:
     assert UNKNOWN & 0 == 0
     with pytest.raises(AssertionError, match="a decision on data"):
         bool(UNKNOWN < 3)
+
+
+@given(WORDS)
+def test_brev_turns_a_word_around(a: int) -> None:
+    found = mirrored(a, 32)
+    assert isinstance(found, int)
+    assert [found >> k & 1 for k in range(32)] == [a >> 31 - k & 1 for k in range(32)]
+    assert mirrored(UNKNOWN, 32) is UNKNOWN
+
+
+def test_bfind_finds_the_first_one() -> None:
+    assert [highest(a, 32, False) for a in (0, 1, 5, 2**31)] == [2**32 - 1, 0, 2, 31]
+    assert [highest(a, 32, True) for a in (0, 1, 5, 2**31)] == [2**32 - 1, 31, 29, 0]
+    assert highest(UNKNOWN, 32, True) is UNKNOWN
