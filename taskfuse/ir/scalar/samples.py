@@ -82,15 +82,25 @@ def samples_of_tables(table: Samples, e: Expr) -> Samples:
             if known is None:
                 low, high = (end.value if isinstance(end, Const) else other for end, other in ((found.low, 0), (found.high, FAR)))
                 drawn = np.roll(_RANDOM_TABLES[:, : size if 0 < size <= LONGEST else 1], len(table), axis=0)[: sample_count(table)]
-                parts = np.sort(drawn, axis=1)
-                if parts.shape[1] > 1:
-                    parts[:, 0], parts[:, -1] = 0, 1
-                elements = np.minimum(low + parts * max(0, high - low + 1), max(low, high)).astype(np.int64)
-                known = table.more[key] = Samples({**table, name: elements}, table.at)
+                known = table.more[key] = Samples({**table, name: _elements(drawn, low, high)}, table.at)
             table = known
         if isinstance(found, UpperBound) and table[name].shape[1] != size:
             return Samples()
     return table
+
+
+def _elements(drawn: NDArray[np.float64], low: int, high: int) -> Ints:
+    """Rising elements in each row, from the least to the greatest value; or one, in every other row more likely near 0, as conditions on places ask for."""
+    parts = np.sort(drawn, axis=1)
+    if parts.shape[1] > 1:
+        parts[:, 0], parts[:, -1] = 0, 1
+    found = np.minimum(low + parts * max(0, high - low + 1), max(low, high)).astype(np.int64)
+    if parts.shape[1] == 1 and low < high:
+        middle = min(max(0, low), high)
+        side, far = np.divmod(2 * parts[1::2], 1)
+        reach = np.where(side > 0, high - middle, middle - low)
+        found[1::2] = middle + np.where(side > 0, 1, -1) * ((reach + 1.0) ** far).astype(np.int64) + np.where(side > 0, -1, 1)
+    return found
 
 
 @remembered(MEMORY)

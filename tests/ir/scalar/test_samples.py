@@ -55,6 +55,14 @@ def test_what_is_assumed_of_a_table_holds_at_samples() -> None:
     assert not is_negative_somewhere(last - sym("j") - 1, facts)
 
 
+def test_elements_with_many_values_are_often_near_zero() -> None:
+    element = parse_expr("clamp(a[t of 1], -47361, 23872)")
+    facts = FACTS.with_assumption(ge(sym("t"), element)).with_assumption(ge(element + 40, sym("t")))
+    assert sample_count(samples_of(facts)) > 20
+    assert is_negative_somewhere(element + 1, facts)
+    assert not is_negative_somewhere(element + 40, facts)
+
+
 def test_a_search_in_a_large_table_has_no_samples() -> None:
     assert not is_negative_somewhere(parse_expr("-upper_bound(offsets[k of 5000]//2, t, 0, N)"), FACTS)
 
