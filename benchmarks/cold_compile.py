@@ -76,10 +76,11 @@ def first_call(name: str, kind: str, given: argparse.Namespace) -> dict[str, flo
     begin = time.perf_counter()
     with ExitStack() as stack:
         if kind == "taskfuse":
-            from taskfuse.torch import compilation
-            from taskfuse.torch.entry import backend as taskfuse_backend
+            from taskfuse.torch_backend import backend as taskfuse_backend
 
             backend = entered
+            from taskfuse.torch import compilation  # later: processes start before the other imports
+
             for part, function in PARTS.items():
                 stack.enter_context(patch.object(compilation, function, timed(part, getattr(compilation, function))))
         else:
