@@ -7,6 +7,8 @@ from pkgutil import resolve_name
 
 import pytest
 
+pytest.importorskip("torch")
+
 from taskfuse import torch_backend
 from taskfuse.cuda import present
 from taskfuse.runtime import workers
