@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import wraps
 from typing import Any, Final, TextIO
@@ -76,10 +76,11 @@ def first_call(name: str, kind: str, given: argparse.Namespace) -> dict[str, flo
     begin = time.perf_counter()
     with ExitStack() as stack:
         if kind == "taskfuse":
-            from taskfuse.torch import compilation
-            from taskfuse.torch.entry import backend as taskfuse_backend
+            from taskfuse.torch_backend import backend as taskfuse_backend
 
             backend = entered
+            from taskfuse.torch import compilation  # later: processes start before the other imports
+
             for part, function in PARTS.items():
                 stack.enter_context(patch.object(compilation, function, timed(part, getattr(compilation, function))))
         else:
@@ -95,12 +96,11 @@ def first_call(name: str, kind: str, given: argparse.Namespace) -> dict[str, flo
     return dict(seconds)
 
 
-def first_calls(runs: Sequence[Run], given: argparse.Namespace) -> list[dict[str, float] | str]:
+def first_calls(runs: Sequence[Run], given: argparse.Namespace) -> Iterator[dict[str, float] | str]:
     """:func:`first_call` of each run in a process of its own, which are prepared together and timed one after another; an error in place of its result."""
     from taskfuse.options import set_variables, variables  # not by the processes whose imports are timed
 
     flags = [f"--{flag}" for flag in ("train", "host") if getattr(given, flag)]
-    found: list[dict[str, float] | str] = []
     with ExitStack() as stack:
         processes: list[tuple[subprocess.Popen[str], TextIO]] = []
         for name, kind in runs:
@@ -117,8 +117,7 @@ def first_calls(runs: Sequence[Run], given: argparse.Namespace) -> list[dict[str
         for process, errors in processes:
             lines = process.communicate("start\n")[0].splitlines()
             errors.seek(0)
-            found.append(json.loads(lines[-1]) if lines and not process.returncode else " ".join(errors.readlines()[-1:]).strip())
-    return found
+            yield json.loads(lines[-1]) if lines and not process.returncode else " ".join(errors.readlines()[-1:]).strip()
 
 
 def main() -> int:
@@ -147,7 +146,10 @@ def main() -> int:
             print(f"{some[0]} and what follows: no time", flush=True)
             break
         runs = [(name, kind) for turn in range(given.turns) for name in some for kind in (KINDS if turn % 2 == 0 else KINDS[::-1])]
-        found = list(zip(runs, first_calls(runs, given), strict=True))
+        found: list[tuple[Run, dict[str, float] | str]] = []
+        for run, result in zip(runs, first_calls(runs, given), strict=True):
+            found.append((run, result))
+            print(*run, result if isinstance(result, str) else f"{result['all']:.2f} s", file=sys.stderr, flush=True)
         for name in some:
             if failed := [f"{kind}: {result}" for (own, kind), result in found if own == name and isinstance(result, str)]:
                 print(f"{name:9} FAILED {failed[0][:300]}", flush=True)

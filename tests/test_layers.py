@@ -40,6 +40,7 @@ LAYERS = {
     "schedulers": 6,
     "tiles": 6,
     "torch": 6,
+    "torch_backend": 6,
     "runtime": 6,
     "testing": 6,
     "cli": 6,

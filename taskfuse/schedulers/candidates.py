@@ -282,7 +282,7 @@ class Candidates:
         """
         far = self._aside[-1].schedule
         assert far.count is not None
-        question = scheduler.__name__, far.config.words, round(log(max(far.count.us, VAIN)) / VAIN), tuple(option.config.words for option in options)
+        question = scheduler.__name__, round(log(max(far.count.us, VAIN)) / VAIN), tuple(option.config.words for option in options)
         if self._counts is not None and question in self._counts.vain:
             return None
         found: Candidate | None = None

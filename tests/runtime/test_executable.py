@@ -35,7 +35,7 @@ def test_a_pickle_has_the_text_of_the_kernel_and_what_is_proved_of_it(monkeypatc
     content = pickle.dumps(run)
 
     def parsed(*args: object) -> None:
-        raise AssertionError
+        raise AssertionError("proved again")
 
     def another(text: str, settings: object) -> str:
         return "of another checker"
@@ -48,7 +48,7 @@ def test_a_pickle_has_the_text_of_the_kernel_and_what_is_proved_of_it(monkeypatc
         assert isinstance(again, CompiledKernel)
         assert again.standing is Standing.PROVED
         patch.setattr("taskfuse.runtime.proof.identity", another)
-        with pytest.raises(AssertionError):
+        with pytest.raises(AssertionError, match="proved again"):
             pickle.loads(content)
     assert again.kernel == run.kernels[0]
 

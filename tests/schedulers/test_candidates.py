@@ -1,5 +1,6 @@
 """Schedules of one fusion, one after another: who is asked when, and what drops a candidate."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -281,6 +282,28 @@ def far(found: Candidates, bound: float) -> tuple[Scheduler, float]:
     us = count(tf.lower(first.fusion), {}, DEFAULT)
     found.put_aside(first.schedule.counted(us, bound))
     return first.scheduler, us.us
+
+
+def test_what_was_counted_in_vain_is_not_counted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For a kernel of the same scheduler, options and counted time, as of a segment that has one tensor more."""
+    monkeypatch.setattr("taskfuse.schedulers.candidates.BETTER", 0.0)
+
+    class Counts:
+        def __init__(self) -> None:
+            self.vain: set[object] = set()
+            self.asked = 0
+
+        def __call__(self, scheduled: tf.Fusion, make: Callable[[], Count]) -> Count:
+            self.asked += 1
+            return make()
+
+    counts = Counts()
+    far(auto_candidates(product(6400, 80, 401), counts=counts), 4.0)
+    asked = counts.asked
+    assert asked > 1
+    far(auto_candidates(product(6400, 80, 401), counts=counts), 4.0)
+    assert counts.asked == asked
+    assert len(counts.vain) == 1
 
 
 def test_a_far_one_is_followed_by_those_of_its_other_parameters_that_are_counted_for_least() -> None:
