@@ -61,7 +61,8 @@ def test_few_blocks_are_priced_for_what_each_of_them_moves() -> None:
     moved = (512 * 128 * (2 + 8)) / sums.target.l2_bytes_per_cycle / sums.target.clock_mhz
     alone = estimate(replace(sums, loaded=0, stored=0), two).us
     assert estimate(sums, two).us == pytest.approx(alone + moved / 2, rel=0.02)
-    assert estimate(sums, many).us < estimate(sums, two).us
+    tall = replace(sums, columns=1024)
+    assert estimate(tall, many).us < estimate(tall, two).us
     wide = replace(sums, rows=1 << 20)  # blocks for every multiprocessor, several times: the memory is the bound
     assert estimate(wide, two).us < 1.2 * (sums.target.launch_us + sums.target.dram_us(wide.rows * wide.columns * 10))
 
