@@ -104,7 +104,7 @@ class AccessOrder:
         return self._known[places]
 
     def after_load(self, a: Use, b: Use, equal: frozenset[str]) -> bool:
-        """A load that completes a barrier of its block once, and an access of a thread of that block that has waited for it, or synchronized with one that has."""
+        """A load that completes a barrier of its block once, and an access of a thread of that block that has waited for it, or met one that has."""
         if a.memory is MemoryType.Global and not equal >= BLOCKS:
             return False
         for x, y in ((a, b), (b, a)):
