@@ -373,7 +373,7 @@ class Reductions:
                 known = near.facts if joined is None else _with_ranges_of(values, near.facts, constraints.facts)
                 point, extents = residues(definition, axes, values, known, ends, there.facts)
                 if digits:
-                    conditions += self._belongs(t, definition, values, spans.keys() | (row or {}).keys(), joined, constraints)
+                    conditions += self._belongs(t, definition, values, (spans.keys(), row or {}), joined, constraints)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
                 visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row or None))
             return covered(visits, tuple(extents), there)
@@ -389,16 +389,23 @@ class Reductions:
 
     @staticmethod
     def _belongs(
-        t: Term, definition: Definition, values: list[Expr], running: AbstractSet[str], joined: Joined | None, constraints: Constraints
+        t: Term,
+        definition: Definition,
+        values: list[Expr],
+        running: tuple[AbstractSet[str], Mapping[str, Ints]],
+        joined: Joined | None,
+        constraints: Constraints,
     ) -> Iterator[Expr]:
         """The conditions under which points of a term are of its element, of which some indices are digits: it says nothing of the digits of other points.
 
         Points of other elements are never taken, so without this they would stand for points that are not taken, with the same other digits.
 
         Args:
-            running: the symbols that differ from point to point; the others have one value for the element and its reader.
+            running: the symbols that differ from point to point, and the threads whose terms are joined, which are of one element (:func:`members_of`). Others
+                have one value for the element and its reader.
             constraints: those at the reader.
         """
+        loops, threads = running
         wanted = [substitute(e, joined.blocks) if joined is not None else e for e in t.place.element]
         around = known_of(t.node, dict(t.points)).given(*inside(wanted, definition.shape))
         facts = around.facts if joined is None else _with_ranges_of(values, around.facts, constraints.facts)
@@ -407,9 +414,9 @@ class Reductions:
             if isinstance(e, Sym):
                 continue
             belongs = eq(simplify(substitute(e, at), facts), index)
-            if belongs.free.isdisjoint(running) and (proves(around, belongs) or proves(constraints, belongs)):
+            if belongs.free.isdisjoint(loops | threads.keys()) and (proves(around, belongs) or proves(constraints, belongs)):
                 continue
-            if not index.free.isdisjoint(running):
+            if not index.free.isdisjoint(loops - threads.keys()):
                 raise Open(f"a term is of an element that differs within its loops: {index}", t.node)
             yield simplify(belongs, facts)
 
