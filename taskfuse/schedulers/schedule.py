@@ -247,15 +247,19 @@ SchedulerT = TypeVar("SchedulerT", bound=Callable[..., object])
 
 
 def tries_parameters(scheduler: SchedulerT) -> SchedulerT:
-    """A scheduler that takes given parameters on a copy first: those that do not suit the fusion are refused before it has changed."""
+    """A scheduler that takes given parameters, and fusions with tables, on a copy first, so that what scheduling calls refuse leaves the fusion as it is.
+
+    Of fusions without tables, a scheduler's own choice is known to suit all calls.
+    """
 
     @wraps(scheduler)
     def tried(fusion: Fusion, config: object = None, **more: object) -> object:
-        if config is not None and isinstance(cast("object", fusion), Fusion):
+        if isinstance(cast("object", fusion), Fusion) and (config is not None or fusion.tables):
             try:
                 scheduler(copy_fusion(fusion)[0], config, **more)
             except ScheduleError as error:
-                raise refuse(fusion, scheduler.__name__, f"with {config}, {error.message.splitlines()[0]}", error.help) from error
+                given = "" if config is None else f"with {config}, "
+                raise refuse(fusion, scheduler.__name__, f"{given}{error.message.splitlines()[0]}", error.help) from error
         return scheduler(fusion, config, **more)
 
     return cast("SchedulerT", tried)

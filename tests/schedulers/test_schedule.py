@@ -150,6 +150,18 @@ def test_given_parameters_are_tried_on_a_copy_first() -> None:
     assert str(one) != before
 
 
+def test_products_of_groups_that_scheduling_calls_refuse_are_left_as_they_were() -> None:
+    """Of one term: no swizzle has so few rows, which only the scheduling call finds."""
+    with tf.Fusion("f") as grouped:
+        x, w = tf.define_tensor([tf.dim("M", min=2), 1], dtype=tf.bfloat16), tf.define_tensor([5, 1, 4], dtype=tf.bfloat16)
+        rows = tf.grouped_matmul(x, w, offsets=tf.table("t", 6, "M", tf.int64, rising=True), tile=2)
+        grouped.add_output(rows * tf.define_tensor(["M", 1], dtype=tf.bfloat16))
+    before = str(grouped)
+    with pytest.raises(UnsupportedError, match="a matmul schedule of fusion 'f' is not supported: layouts"):
+        tf.schedulers.matmul(grouped)
+    assert str(grouped) == before
+
+
 def test_wgmma_is_refused_elsewhere_than_on_hopper() -> None:
     check_wgmma(fusion(), "products", H100)
     said = text_of(lambda: check_wgmma(fusion(), "products", A100, "use another"), UnsupportedError)
