@@ -111,9 +111,13 @@ class Native:
         if op.rule is DTypeRule.CAST:
             return self.cast(args[0], arg_dtypes[0], out)
         operands = [self.cast(a, d, _operand_dtype(op, i, compute)) for i, (a, d) in enumerate(zip(args, arg_dtypes, strict=True))]
+        wide = compute.compute
+        if wide is not compute:  # in kernel IR alone: steps are not rounded
+            operands = [self.cast(a, compute, wide) if a.dtype == compute.numpy else a for a in operands]
         with np.errstate(all="ignore"):
             result = np.asarray(op.function(*operands))
-        return self.cast(result, op.result_dtype(compute), out)
+        made = op.result_dtype(compute)
+        return self.cast(self.cast(result, wide, compute) if made is compute else result, made, out)
 
     def combine(self, combine: Combine, a: Array, b: Array, dtype: DType) -> Array:
         return self.apply(combine.op, (a, b), (dtype, dtype), dtype.compute, dtype)

@@ -146,6 +146,16 @@ def test_small_floats_are_computed_in_float32_and_rounded_once() -> None:
     assert fused != a * b + c
 
 
+def test_steps_in_small_floats_are_not_rounded() -> None:
+    a, b, t = (np.array([x], np.float16) for x in (0.655, -0.655, 0.655))
+    (found,) = NATIVE.apply(ELEMENTWISE["lerp"], (a, b, t), (float16,) * 3, float16, float16)
+    wide = [x.astype(np.float32) for x in (a, b, t)]
+    (wanted,) = ELEMENTWISE["lerp"].function(*wide).astype(np.float16)
+    (stepwise,) = ELEMENTWISE["lerp"].function(a, b, t)
+    assert found == wanted != stepwise
+    assert NATIVE.apply(ELEMENTWISE["lt"], (a, t), (float16,) * 2, float16, bool_).dtype == np.bool_
+
+
 def test_native_conversions_from_float_clamp() -> None:
     given_floats = np.array([np.nan, np.inf, -np.inf, 2.9, -2.9, 1e30, 2.0**63], np.float64)
     assert NATIVE.cast(given_floats, float64, int8).tolist() == [0, 127, -128, 2, -2, 127, 127]

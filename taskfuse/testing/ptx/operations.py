@@ -12,7 +12,7 @@ from taskfuse.testing.ptx.happenings import happening
 from taskfuse.testing.ptx.nodes import SIZES, Float, Integer, Operand, PtxInstruction, Register, Symbol, Vector
 from taskfuse.testing.ptx.operands import FloatMeaning, OperandReader, Operation, PtxAccess, PtxComputation, identifier, names
 
-_OTHER = frozenset({"dp4a", "dp2a", "fns"})
+_OTHER = frozenset({"dp2a", "fns"})
 """Opcodes whose results are not known."""
 _MOVES = frozenset({"mov", "selp"})
 """Opcodes that do not look at what they move."""
@@ -142,6 +142,9 @@ def _integer(r: OperandReader, name: str, modifiers: list[str], kind: str, opera
         return f"mapa({r.value(operands[0])}, {r.value(operands[1])})"
     if kind not in SIZES:
         raise r.error("an instruction that is not known")
+    if name == "dp4a":
+        a, b, c = (r.value(o, 32) for o in operands)
+        return f"dots({a}, {b}, {c}, {modifiers[0] == 's32'}, {modifiers[1] == 's32'}) & {0xFFFFFFFF}"
     bits = 8 * SIZES[kind]
     mask = (1 << bits) - 1
     is_signed = kind.startswith("s")

@@ -152,6 +152,16 @@ def highest(a: Value, width: int, distance: bool) -> Value:
     return width - a.bit_length() if distance else a.bit_length() - 1
 
 
+def dots(a: Value, b: Value, c: Value, a_signed: bool, b_signed: bool) -> Value:
+    """``dp4a``: the products of the bytes of two words, and a number, added."""
+    if isinstance(a, Unknown) or isinstance(b, Unknown):
+        return UNKNOWN
+    for k in range(0, 32, 8):
+        x, y = a >> k & 255, b >> k & 255
+        c = c + (x - 256 * (a_signed and x > 127)) * (y - 256 * (b_signed and y > 127))
+    return c
+
+
 def generic(address: Value, space: str) -> Value:
     """``cvta``: the generic address of one in a space."""
     return address + {"shared": SHARED, "local": LOCAL}.get(space, 0)

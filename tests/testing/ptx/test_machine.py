@@ -104,6 +104,7 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "sub.cc.u32 %r3, %r1, %r2; subc.u32 %r9, 0, 0;": lambda a, b: -(a & MASK < b & MASK),
     "mad.lo.cc.u32 %r3, %r1, %r2, %r1; madc.hi.u32 %r9, %r1, %r2, 0;": lambda a, b: (a & MASK) * (b & MASK) + (a & MASK) >> 32,
     "cvt.s32.s8 %r9, %r1;": lambda a, b: (a & 255 ^ 128) - 128,
+    "dp4a.s32.u32 %r9, %r1, %r2, 5;": lambda a, b: 5 + sum(((a >> k & 255 ^ 128) - 128) * (b >> k & 255) for k in range(0, 32, 8)),
     "bfind.u32 %r9, %r1;": lambda a, b: (a & MASK).bit_length() - 1,
     "bfind.shiftamt.u32 %r9, %r1;": lambda a, b: 32 - (a & MASK).bit_length() if a else -1,
     "brev.b32 %r9, %r1;": lambda a, b: int(f"{a & MASK:032b}"[::-1], 2),
@@ -251,7 +252,7 @@ def test_calls_pass_values() -> None:
 
 
 def test_what_is_computed_must_be_known() -> None:
-    line = "dp4a.s32.s32 %r3, %r1, %r2, %r1;\n"
+    line = "dp2a.lo.s32.s32 %r3, %r1, %r2, %r1;\n"
     assert run(line).events == []
     with pytest.raises(PtxError, match="what it computes is not known"):
         computed(line + "st.shared.u32 [0], %r3;\n")

@@ -14,6 +14,7 @@ from taskfuse.testing.ptx.unknown import (
     absolute,
     bits,
     choose,
+    dots,
     equal,
     funnel,
     generic,
@@ -155,3 +156,10 @@ def test_bfind_finds_the_first_one() -> None:
     assert [highest(a, 32, False) for a in (0, 1, 5, 2**31)] == [2**32 - 1, 0, 2, 31]
     assert [highest(a, 32, True) for a in (0, 1, 5, 2**31)] == [2**32 - 1, 31, 29, 0]
     assert highest(UNKNOWN, 32, True) is UNKNOWN
+
+
+def test_dp4a_adds_products_of_bytes() -> None:
+    assert dots(0x01FF0203, 0x02000504, 7, True, True) == 7 + 2 + 0 + 10 + 12
+    assert dots(0xFF000000, 0xFF000000, 0, True, True) == 1
+    assert dots(0xFF000000, 0xFF000000, 0, True, False) == -255
+    assert dots(UNKNOWN, 1, 0, True, True) is UNKNOWN
