@@ -47,6 +47,7 @@ from taskfuse.ir.scalar.samples import is_negative_somewhere
 from taskfuse.ir.scalar.transform import rebuild
 
 STEP_LIMIT = 32
+PATIENCE = 4  # steps until values are tried at which there would be no proof; before cases, and for forms with tables, which are long, they are tried at once
 TERM_LIMIT = 24  # longer forms come from multiplying unrelated polynomials: no proof is near
 ASSUMPTION_LIMIT = 3  # assumed forms that one proof may combine
 
@@ -129,7 +130,8 @@ class _Bound:
 
 
 class _Steps:
-    """The steps that a search has left, in all its cases. Before the first one it looks for values at which the form is negative.
+    """The steps that a search has left, in all its cases. One that has not come to an end early, or comes to cases, looks for values at which the form is
+    negative; one about tables begins with that.
 
     Attributes:
         refuted: there are such values, so there are no more steps.
@@ -137,6 +139,7 @@ class _Steps:
 
     def __init__(self, form: Expr, facts: Facts) -> None:
         self.left = STEP_LIMIT
+        self._sampled_at = STEP_LIMIT - (0 if lookups_of(form) else PATIENCE)
         self.refuted = False
         self._is_sampled = False
         self._form = form
@@ -144,15 +147,21 @@ class _Steps:
 
     def take(self) -> bool:
         """Take a step. False: no step is left."""
+        if self.left <= self._sampled_at and self.is_refuted():
+            return False
+        if self.left <= 0:
+            return False
+        self.left -= 1
+        return True
+
+    def is_refuted(self) -> bool:
+        """Whether values are known at which the form is negative: they are looked for once."""
         if not self._is_sampled:
             self._is_sampled = True
             if is_negative_somewhere(self._form, self._facts):
                 self.refuted = True
                 self.left = 0
-        if self.left <= 0:
-            return False
-        self.left -= 1
-        return True
+        return self.refuted
 
 
 class _Search:
@@ -221,6 +230,8 @@ class _Search:
         return False
 
     def _cases(self, cond: Expr, yes: Expr, no: Expr, assumptions: int) -> bool:
+        if self.steps.is_refuted():  # cases share nothing of what is known so far
+            return False
         return all(_Search(self.facts.with_assumption(case), self.steps).prove(form, assumptions) for case, form in ((cond, yes), (not_(cond), no)))
 
     def _atoms(self, form: Expr) -> list[Expr]:
