@@ -111,7 +111,7 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     target = extent.target
     again_bytes, lines = _reread(fusion, extent)
     us = max(total.us(SCALAR_BYTES), target.kernel_us(again_bytes / target.l2_bytes_per_us, lines / target.cycles_per_us))
-    return owner, steps, us + steps * target.assumed.serial_us + again * AGAIN_US
+    return owner, steps, us + (steps - 1) * target.assumed.serial_us + again * AGAIN_US
 
 
 def _reread(fusion: Fusion, extent: Sizes) -> tuple[float, float]:

@@ -40,6 +40,8 @@ ABSURD = 10.0
 taken if there is another way, whatever was spent."""
 LARGE = 0.1
 """The least time beyond its roofline of a kernel far from it, relative to the time of all kernels, for which the search goes on when its budget is spent."""
+MOST_PRODUCTS = 8
+"""The most products of one list of tiles: each adds to what has to be lowered, proved and compiled, and the more there are, the less a launch matters."""
 EQUAL = 1.000001
 """The most time relative to another one that is equal up to rounding."""
 ELEMENTWISE_KINDS = (Pointwise, FirstValid, Gather)
@@ -227,7 +229,7 @@ class Search:
                 a = level.pop(0)
                 for b in level:
                     self._budget.spend(Work.PAIR, len(a) + len(b))
-                    if self._gains(owner, a, b):
+                    if self._products_of(a | b) <= MOST_PRODUCTS and self._gains(owner, a, b):
                         level[level.index(b)] = whole = a | b
                         owner |= dict.fromkeys(whole, whole)
                         del joined[a], joined[b]
@@ -246,6 +248,10 @@ class Search:
             if self._way(whole).us <= apart and self._way(whole).scheduled_us <= apart:  # a price may be that of an impossible schedule
                 segments = [*(p for p in segments if p not in parts), whole]
         return segments
+
+    def _products_of(self, p: Segment) -> int:
+        """The number of products of tensors that a segment sums."""
+        return sum(isinstance(e, Reduction) and len(e.operands) > 1 for e in map(self.fusion.definition, p))
 
     def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:
         """``segments`` with pairs merged, those that save the most bytes first. A pair without a gain is not tried again, since paths remain.

@@ -6,6 +6,7 @@ import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.ops.merge import merged
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers import segment_search
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import KnownCandidates
@@ -49,18 +50,20 @@ def test_a_product_for_tensor_cores_is_cut_off_however_much_it_computes() -> Non
     assert [step.schedule.scheduler for step in choose_segments(fusion).steps] == ["pointwise", "matmul"]
 
 
-def test_small_products_of_one_level_are_one_list_of_tiles() -> None:
-    """Those of two branches that have no tensor in common. Large ones stay kernels of their own."""
+def test_small_products_of_one_level_are_one_list_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of two branches that have no tensor in common. Large ones stay kernels of their own, and so do those beyond the most products of a list."""
 
-    def schedulers(size: int) -> list[str]:
+    def schedulers(size: int, branches: int = 2) -> list[str]:
         with tf.Fusion("branches") as fusion:
-            for _ in range(2):
+            for _ in range(branches):
                 a, b, c = (tf.define_tensor([size, size], dtype=tf.bfloat16) for _ in range(3))
                 fusion.add_output(tf.cumsum(a @ b, 1) @ c)
         return [step.schedule.scheduler for step in choose_segments(fusion).steps]
 
     assert schedulers(256) == ["products", "scan", "scan", "products"]
     assert schedulers(4096) == ["matmul", "matmul", "scan", "scan", "matmul", "matmul"]
+    monkeypatch.setattr(segment_search, "MOST_PRODUCTS", 2)
+    assert sorted(schedulers(256, 3)) == ["matmul"] * 2 + ["products"] * 2 + ["scan"] * 3
 
 
 def test_reductions_of_the_same_axes_are_walked_together() -> None:
