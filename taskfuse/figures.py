@@ -28,9 +28,9 @@ class ProductFigures:
         start_us: time of the launch, barriers and first load with one block per multiprocessor; replaces ``launch_us``.
         warpgroup_us: time added for each multiplying warpgroup beyond the first.
         outside_cycles: cycles of the copy engine per row of 128 bytes past the end of the tensor; from 4096 x 4096 with 1, 8 and 16 rows, on an H100.
-        straddle_factor: further cost of the L2 cache per row of the swizzle that is no line of it, relative to one that is. From 28 tiles of 512 and 2048 terms
-            with n and with k contiguous, on an H200: the ratio of both times differs from that of the model by 5% (root mean square), without this by 8%. 0.7
-            fits them better, and 6 groups of 1024 rows, a fifth of which count, by 7168 x 2048 worse.
+        straddle_factor: further cost of the L2 cache per row of the swizzle that is no line of it, relative to one that is. From 30 tiles of 512 and 2048 terms
+            with n and with k contiguous, on an H200 (``benchmarks/results/contiguous_columns.txt``): the ratio of both times differs from that of the model by
+            5% (root mean square), at most by 20%, without this by 8 and 28%. 0.7 fits them slightly better, and padded groups of 7168 columns worse.
         several_bytes: bytes of Shared memory per cycle that tensor cores and copies access together if a tile has several contractions; from
             ``benchmarks/fused_products.py`` on an H100, tiles of 64 columns beside tiles of 128 and 192.
         step_cycles: least cycles of a step: its barriers, and the latency between dependent products. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22
