@@ -3,10 +3,10 @@
 ``python benchmarks/traces.py [--write] [--only NAME ...] [--part K/N] [--jobs N] [--seconds S]``. The graphs are those of ``benchmarks/graphs``, which
 ``aten.py`` reads. Inputs are random; every call of a round has inputs of its own, which together exceed the L2 cache; every runner allocates
 its outputs with torch; taskfuse is given new ones (``out=``) for a graph without inputs. Results in arrays that were poisoned before are compared with torch in
-float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process. N processes compile graphs with both, the largest first; one that finds
-no more to compile measures its own, alone on the GPU but for first calls of graphs that others still compile, of which a median knows nothing. A graph that
-fails, or whose results differ, has a line that says so. After S seconds nothing more is compiled, or measured: the table says which graphs are missing. What
-is found is printed to stderr as it comes, with the seconds of its parts.
+float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process and in turn. N processes compile graphs with both, the largest first;
+one that finds no more to compile measures its own, alone on the GPU but for first calls of graphs that others still compile, of which a median knows
+nothing. A graph that fails, or whose results differ, has a line that says so. After S seconds nothing more is compiled, or measured: the table says which
+graphs are missing. What is found is printed to stderr as it comes, with the seconds of its parts.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch._inductor.config
 from aten import Graph, fusion, graphs, torch_function
-from reporting import L2_BYTES, gpu_median, parser, publish
+from reporting import L2_BYTES, gpu_median, gpu_medians, parser, publish
 
 import taskfuse as tf
 from taskfuse.errors import TaskfuseError
@@ -165,12 +166,9 @@ def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]
     def call(args: Sequence[Any]) -> None:
         run(*args, out=None if args else tuple(t.new_empty(t.shape) for t in wanted))
 
-    ours = gpu_median([lambda a=args: call(a) for args, _ in sets], ROUNDS)
-    lap("ours")
-    op_by_op = gpu_median([lambda a=args: eager(*a) for args, _ in sets], ROUNDS)
-    lap("op by op")
-    by_torch = gpu_median([lambda a=args: fast(*a) for args, _ in sets], ROUNDS)
-    lap("compiled")
+    runs = [partial(call, args) for args, _ in sets], [partial(eager, *args) for args, _ in sets], [partial(fast, *args) for args, _ in sets]
+    ours, op_by_op, by_torch = gpu_medians(runs, ROUNDS)
+    lap("times")
     lap.tell()
     bound = max(1e6 * size / bandwidth, 1e6 * products(graph) / rate)
     expected = float(getattr(run.schedule, "us", math.nan))
