@@ -27,8 +27,8 @@ COLUMNS = {
 """tile_n by tile_m and the warpgroups that share a tile: as many as registers hold, in steps of those of ``stmatrix``, so that for most results some tiles
 are a whole number of waves. Others were slow: 64 rows by 112, 144, 176, 208 and 224, and 192 by 80 took 1.2 to 2 times their estimate, of 16 measured sizes."""
 UNFILLED = {(128, 2): (240, 224, 208, 176, 160), (256, 2): range(176, 79, -STMATRIX), (192, 3): (176, 160, 144, 112, 96)}
-"""The same where n is contiguous and these columns do not fill a slot: most others took as long as the next multiple of 64, or longer. 132 tiles of 64 x 160 and
-2048 terms take 12.3 us, 64 x 192 10.7, 128 x 112 14.6 and 128 x 128 13.4, 128 x 144 19.6, 128 x 160 16.7 and 128 x 192 19.0 on an H200
+"""The same where n is contiguous and these columns do not fill a slot: most others took as long as the next multiple of 64, or longer. 132 tiles of 64 x 160
+and 2048 terms take 12.3 us, 64 x 192 10.7, 128 x 112 14.6 and 128 x 128 13.4, 128 x 144 19.6, 128 x 160 16.7 and 128 x 192 19.0 on an H200
 (``benchmarks/results/contiguous_columns.txt``)."""
 SHARED_TILES = tuple((rows, columns, warpgroups) for (rows, warpgroups), widths in COLUMNS.items() for columns in widths)
 """tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
