@@ -1,4 +1,5 @@
-"""Random kernels that compute elements in registers: chains of functions of narrow floats, with vector copies, conversions, pairs and shuffles.
+"""Random kernels that compute elements in registers: chains of functions of narrow floats, with vector copies, conversions, pairs, shuffles, and elements that
+threads hand to each other in Shared memory or in a result.
 
 Every function has one right result, so a kernel has exactly the results of the simulator. Fusions of random schedules rarely unroll such loops over
 registers; what the printer does with them has many cases (words of two elements, registers of floats, roundings that can be left out).
@@ -33,8 +34,9 @@ class ChainCase:
 
 
 def functions(dtype: DType) -> tuple[Elementwise, ...]:
-    """The functions of operands of a dtype that have one right result."""
-    return tuple(op for op in ELEMENTWISE.values() if op in EXACT and op.rule is not DTypeRule.CAST and op.computes_in(dtype))
+    """The functions of operands of a dtype that have one right result, whatever the sign of a NaN."""
+    found = (op for op in ELEMENTWISE.values() if op in EXACT and op.rule is not DTypeRule.CAST and op.name != "copysign")
+    return tuple(op for op in found if op.computes_in(dtype))
 
 
 def chain(seed: int) -> ChainCase:
@@ -48,6 +50,8 @@ class _Chain:
     seed: int
     lines: list[str] = field(default_factory=list[str])
     registers: dict[str, DType] = field(default_factory=dict[str, DType])
+    shared: dict[str, tuple[DType, int]] = field(default_factory=dict[str, tuple[DType, int]])
+    handed: dict[str, tuple[DType, int]] = field(default_factory=dict[str, tuple[DType, int]])
 
     def build(self) -> ChainCase:
         c = self.chooser
@@ -63,8 +67,11 @@ class _Chain:
             self._copy(self.registers[name], width, f"b{k}", f"{width}*threadIdx.x", name, "0", c.chance(50))
         size = width * threads
         inputs = ", ".join(f"a{k}: {d}[{size}]" for k, d in enumerate(dtypes))
-        outputs = ", ".join(f"b{k}: {self.registers[name]}[{size}]" for k, name in enumerate(outs))
+        results = {f"b{k}": (self.registers[name], size) for k, name in enumerate(outs)} | self.handed
+        outputs = ", ".join(f"{name}: {dtype}[{count}]" for name, (dtype, count) in results.items())
         local = "".join(f"  LOCAL {name}: {dtype}[{width}]\n" for name, dtype in self.registers.items())
+        for k, (name, (dtype, count)) in enumerate(self.shared.items()):
+            local += f"  SHARED {name}: {dtype}[{count}] align 16 @ {16 * size * k}\n"
         head = f"KERNEL chain({inputs}) -> ({outputs})\n  GRID (1, 1, 1)  BLOCK ({threads}, 1, 1)\n{local}\n"
         kernel = parse_kernel(head + "\n".join(self.lines) + "\n")
         rng = np.random.default_rng(self.seed)
@@ -98,6 +105,9 @@ class _Chain:
             to = c.pick([d for d in _DTYPES if d is not dtype])
             self._loop(width, f"{self._register(to)}[i] = cast.{dtype}({source}[i])")
             return
+        if c.chance(12) and threads > 1:
+            self._hand(source, width, threads)
+            return
         if c.chance(8) and threads == 32:
             self._loop(width, f"SHUFFLE {self._register(dtype)}[i] <- {source}[i] xor {c.pick((1, 2, 16))}")
             return
@@ -118,6 +128,23 @@ class _Chain:
         suffix = "" if compute is out_dtype else f".{compute}"
         out = source if c.chance(15) and place == "i" and out_dtype is dtype else self._register(out_dtype)
         self._loop(width, f"{out}[i] = {op.name}{suffix}({', '.join(operands)})")
+
+    def _hand(self, source: str, width: int, threads: int) -> None:
+        """Elements of another thread, in Shared memory or in a result."""
+        c, dtype = self.chooser, self.registers[source]
+        kind, group = c.pick((("s", self.shared), ("x", self.handed)))
+        name = f"{kind}{len(group)}"
+        one = c.integer(0, threads - 1) if c.chance(50) else None  # thread that hands its elements to all; or each hands them to another one
+        group[name] = dtype, width * (threads if one is None else 1)
+        if one is not None:
+            self.lines.append(f"IF threadIdx.x == {one}:")
+        first = len(self.lines)
+        self._copy(dtype, width, name, f"{width}*threadIdx.x" if one is None else "0", source, "0", c.chance(50))
+        if one is not None:
+            self.lines[first:] = ["  " + line for line in self.lines[first:]]
+        self.lines.append("SYNC block")
+        other = f"{width}*((threadIdx.x + {c.integer(1, threads - 1)}) % {threads})" if one is None else "0"
+        self._copy(dtype, width, self._register(dtype), "0", name, other, c.chance(50))
 
     def _number(self, dtype: DType) -> str:
         """A constant operand."""

@@ -64,3 +64,23 @@ def test_channels_last() -> None:
     assert y.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(y, torch.relu(x))
     assert np.array_equal(run(x, stream=torch.cuda.current_stream())[0].cpu().numpy(), y.cpu().numpy())
+
+
+HANDED = """\
+KERNEL handed(x: float32[8, 4]) -> (y: float32[4], z: float32[8, 4])
+  GRID (1, 1, 1)  BLOCK (4, 8, 1)
+  LOCAL r: float32[]
+
+r = mul(x[threadIdx.y, threadIdx.x], 2.0)
+IF threadIdx.y == 0:
+  y[threadIdx.x] = copy(r)
+SYNC block
+z[threadIdx.y, threadIdx.x] = sub(r, y[threadIdx.x])
+"""
+
+
+def test_results_that_other_threads_read() -> None:
+    """A load of a ``__restrict__`` result was moved in front of the barrier."""
+    x = values(8, 4)
+    _, z = tf.compile(tf.parse_kernel(HANDED), backend="cuda")(x)
+    assert torch.equal(z, 2 * x - 2 * x[0])
