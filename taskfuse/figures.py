@@ -38,6 +38,8 @@ class ProductFigures:
             alike, so the cause is not the latency of loads.
         shared_step_cycles: the same where warpgroups share a tile: 128 x 64 and 128 x 80 take 389 to 411 cycles, with products of 260 and 330; 128 x 96, with
             products of 388, 384 to 410. From 1152 x 896 x 2176 with relu and gelu of a product and a bias, and ``benchmarks/results/matmul.txt``, on an H200.
+        layered_rows: rows of tiles in a group of layers of padded groups. In tiles of 128 x 256, 6 groups of up to 1024 rows by 4096 x 7168 take 201, 191 and
+            261 us in groups of 1, 2 and 4 rows of tiles where a fifth of the rows count, and 589, 570 and 561 where nine tenths do (H200).
         load_cycles: latency from the release of a slot to the arrival of its bytes from the L2 cache, besides what the cache takes for these. A slot is loaded
             while the others are multiplied, but for those of batches in flight.
         held_share: of the time of a step of several contractions, that for which its slot is held longer than that of one.
@@ -119,6 +121,7 @@ class ProductFigures:
     in_step: float = 1.2
     outside_factor: float = 6.25
     step_norm: float = 7
+    layered_rows: int = 2
     load_cycles: float = 700
     held_share: float = 0.45
     slots_norm: float = 6

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
 
 from taskfuse.cuda.expressions import once
 from taskfuse.ir.scalar import ZERO, Const, Element, Expr, FloorDiv, Max, Min, Mod, UpperBound, and_, children, elements_of, ge, le, lt, prove
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import For, Stmt
+from taskfuse.kir.nodes import Branch, For, If, Stmt
 from taskfuse.kir.scope import loop_facts
-from taskfuse.kir.synchronization import Cursor, CursorInit
+from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
 from taskfuse.kir.walk import bodies, expressions, own_symbols, walk
 
 _MANY = 2
@@ -108,3 +109,24 @@ def _inside(e: Expr) -> Iterator[Expr]:
     yield e
     for part in children(e):
         yield from _inside(part)
+
+
+def guard_around(loop: For) -> If | None:
+    """The guard around an unrolled loop of which all iterations have it; ``None``: they have none, or it may differ between them.
+
+    A compiler takes such a guard out of the loop by itself, but may then not unroll it: arrays that the loop indexes are no registers then.
+    """
+    match loop:
+        case For(unroll=True, start=Const(start), stop=Const(stop), body=(If(branches=(Branch() as branch,)) as guard,)) if start < stop:
+            moving = {
+                symbol
+                for s in branch.body
+                for t in walk(s)
+                if isinstance(t, CursorInit | Advance)
+                for symbol in Cursor(t.name if isinstance(t, CursorInit) else t.cursor).symbols
+            }
+            if branch.cond.free.isdisjoint(moving | {loop.var}):
+                return replace(guard, branches=(replace(branch, body=(replace(loop, body=branch.body),)),))
+            return None
+        case _:
+            return None

@@ -12,7 +12,7 @@ from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
 from taskfuse.cuda.functions import call, call_of_pair
-from taskfuse.cuda.hoisting import Divisions
+from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.pairs import Pair, pair_of, word_of
 from taskfuse.cuda.rounded import is_short, rounded_registers
 from taskfuse.cuda.storage import constant_elements, declared_in
@@ -147,8 +147,12 @@ class StatementPrinter:
         """The text of a statement, without delays and locations."""
         w = self._writer
         match stmt:
-            case For(unroll=True):
-                self._for(stmt, scope)
+            case For(unroll=True, body=body):
+                guarded = None if any(id(s) in self._agreed for s in body) else guard_around(stmt)
+                if guarded is None:
+                    self._for(stmt, scope)
+                else:
+                    self.print(guarded, scope)
             case For():
                 self._part(stmt)
                 self._for(stmt, scope)

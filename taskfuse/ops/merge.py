@@ -34,8 +34,8 @@ from taskfuse.ops.views import expand_dims, reshape
 BLOCK = 128
 """Elements that are ordered by counting, of however many rows."""
 COMPARED = 2**23
-"""Comparisons that take no longer than the kernel of a merge: four to eight instructions each, on an H200. Blocks have twice as many elements as long as that
-takes no more of them in addition."""
+"""Comparisons, of four to eight instructions each, that take about as long as the kernel of a merge; of any machine, since an op is made before one is
+known. Blocks have twice as many elements as long as that takes no more of them in addition."""
 LONGEST = 2**20
 """Elements of the longest row: its kernels take minutes to compile."""
 

@@ -27,9 +27,8 @@ COLUMNS = {
 """tile_n by tile_m and the warpgroups that share a tile: as many as registers hold, in steps of those of ``stmatrix``, so that for most results some tiles
 are a whole number of waves. Others were slow: 64 rows by 112, 144, 176, 208 and 224, and 192 by 80 took 1.2 to 2 times their estimate, of 16 measured sizes."""
 UNFILLED = {(128, 2): (240, 224, 208, 176, 160), (256, 2): range(176, 79, -STMATRIX), (192, 3): (176, 160, 144, 112, 96)}
-"""The same where n is contiguous and these columns do not fill a slot: most others took as long as the next multiple of 64, or longer. 132 tiles of 64 x 160
-and 2048 terms take 12.3 us, 64 x 192 10.7, 128 x 112 14.6 and 128 x 128 13.4, 128 x 144 19.6, 128 x 160 16.7 and 128 x 192 19.0 on an H200
-(``benchmarks/results/contiguous_columns.txt``)."""
+"""The same where n is contiguous and these columns do not fill a slot: most others took as long as the next multiple of 64, or longer, where
+``contiguous_columns.txt`` tells of them."""
 SHARED_TILES = tuple((rows, columns, warpgroups) for (rows, warpgroups), widths in COLUMNS.items() for columns in widths)
 """tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
 PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))
@@ -72,9 +71,6 @@ rows in bfloat16 and float32, four functions, and extents that tiles divide, tha
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
-LAYERED_ROWS = 2
-"""Rows of tiles in a group of layers. In tiles of 128 x 256, 6 groups of up to 1024 rows by 4096 x 7168 take 201, 191 and 261 us in groups of 1, 2 and 4
-rows of tiles where a fifth of the rows count, and 589, 570 and 561 where nine tenths do (H200)."""
 FEW_STEPS = 4
 NEIGHBORS = 8
 """Blocks that come to the L2 cache together, as they were launched: what they share it gives once. Fitted to ten sizes in groups of 1 to 32 rows."""
@@ -114,7 +110,7 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         layers = problem.has_first_rows and not problem.shares_columns
         if layers and config.is_pingpong:
             continue  # measured, not explained: where a fifth of the rows count, 64 x 256 and 128 x 128 in turns took 2.5 to 4.9 times as long as shared tiles
-        group = LAYERED_ROWS if layers else group_of(problem, config, blocks)
+        group = problem.target.products.layered_rows if layers else group_of(problem, config, blocks)
         orders = [None]
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]

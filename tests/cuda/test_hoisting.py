@@ -1,12 +1,15 @@
 """Divisions that a body begins with: those that repeat, and that have a value there."""
 
+import math
+
 import pytest
 
-from taskfuse.cuda.hoisting import Divisions
+import taskfuse as tf
+from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.source import emit
 from taskfuse.ir.scalar import parse_expr
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.kir.nodes import For, If
+from taskfuse.kir.nodes import Compute, For, If
 
 HEAD = """\
 KERNEL k(x: float32[64]) -> (y: float32[64])
@@ -137,3 +140,45 @@ def test_no_division_by_zero_is_computed_ahead_of_its_guard() -> None:
     assert found.verify().is_proved
     assert "quotient = threadIdx_x / max(1, element);" in emit(found).text
     assert "quotient = threadIdx_x / element;" in emit(parse_kernel(QUOTIENT.replace("0, 63", "1, 63"))).text
+
+
+LOOP = "FOR i in 0..4 UNROLL:\n  IF {}:\n    y[threadIdx.x + i] = copy(1.0)"
+
+
+def guarded(body: str) -> If | None:
+    (loop,) = kernel(body).body
+    assert isinstance(loop, For)
+    return guard_around(loop)
+
+
+def test_a_guard_that_all_iterations_have_is_around_their_loop() -> None:
+    found = guarded(LOOP.format("threadIdx.x < N"))
+    assert found is not None
+    (branch,) = found.branches
+    (loop,) = branch.body
+    assert str(branch.cond) == "threadIdx.x < N"
+    assert isinstance(loop, For)
+    assert (loop.unroll, [type(s) for s in loop.body]) == (True, [Compute])
+    assert guarded(LOOP.format("threadIdx.x + i < N")) is None
+    assert guarded(LOOP.format("threadIdx.x < N").replace(" UNROLL", "")) is None
+    assert guarded(LOOP.format("threadIdx.x < N").replace("0..4", "0..0")) is None
+    assert guarded(LOOP.format("threadIdx.x < N") + "\n  ELSE:\n    y[i] = copy(2.0)") is None
+
+
+def test_a_guard_that_asks_a_cursor_stays_where_the_cursor_moves() -> None:
+    moving = "FOR i in 0..4 UNROLL:\n  IF c.slot < 2:\n    y[i] = copy(1.0)\n    c.advance(1)"
+    loop = kernel("c = CURSOR(slots 4, slot 0, parity 0)\n" + moving).body[1]
+    assert isinstance(loop, For)
+    assert guard_around(loop) is None
+
+
+def test_arrays_of_guarded_loops_are_registers() -> None:
+    """NVRTC took the guard of the last rows out of the loop over a vector, did not unroll it, and kept what it indexes in local memory."""
+    with tf.Fusion("gelu_backward") as fusion:
+        x, g = (tf.define_tensor([7056, 1024], tf.bfloat16, name=name) for name in "xg")
+        v = tf.cast(x, tf.float32)
+        slope = (tf.erf(v * 0.5**0.5) + 1.0) * 0.5 + v * (tf.exp(v * v * -0.5) * (2 * math.pi) ** -0.5)
+        y = tf.cast(tf.cast(g, tf.float32) * slope, tf.bfloat16)
+        fusion.add_output(y, tf.cast(tf.sum(tf.cast(y, tf.float32), axis=0), tf.bfloat16))
+    tf.schedulers.reduction(fusion, tf.schedulers.RowConfig(threads=32, rows=8, unroll=4, blocks=16))
+    assert ".local" not in tf.lower(fusion).ptx("sm_90a")
