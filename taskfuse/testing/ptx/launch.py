@@ -137,7 +137,8 @@ def launches(kernel: Kernel, source: Source, function: PtxFunction, extents: Map
         strides[p.name] = _strides(tuple(number(e, symbols) for e in p.shape), next(forms))
     used = looked_up(kernel)
     dtypes = {p.name: p.dtype for p in kernel.table_inputs if p.name in used}
-    tables = {p.name: np.arange(-1, 3 * number(p.shape[0], symbols) - 1, 3) for p in kernel.table_inputs if p.name in used}
+    lengths = {p.name: number(p.shape[0], symbols) for p in kernel.table_inputs if p.name in used}
+    tables = {name: np.arange(-1, 3 * n - 1, 3).astype(dtypes[name].numpy).astype(np.int64) for name, n in lengths.items()}  # as many bits as an element has
     parts: dict[str, Span] = {}
     end = 0
     for b in kernel.buffers:
