@@ -38,6 +38,9 @@ class ProductFigures:
             alike, so the cause is not the latency of loads.
         shared_step_cycles: the same where warpgroups share a tile: 128 x 64 and 128 x 80 take 389 to 411 cycles, with products of 260 and 330; 128 x 96, with
             products of 388, 384 to 410. From 1152 x 896 x 2176 with relu and gelu of a product and a bias, and ``benchmarks/results/matmul.txt``, on an H200.
+        unfilled_tiles: rows, columns and warpgroups of tiles that may have columns which do not fill a slot, where n is contiguous: most others took as long as
+            the next multiple of 64, or longer. 132 tiles of 64 x 160 and 2048 terms take 12.3 us, 64 x 192 10.7, 128 x 112 14.6 and 128 x 128 13.4, 128 x 144
+            19.6, 128 x 160 16.7 and 128 x 192 19.0 on an H200 (``benchmarks/results/contiguous_columns.txt``).
         layered_rows: rows of tiles in a group of layers of padded groups. In tiles of 128 x 256, 6 groups of up to 1024 rows by 4096 x 7168 take 201, 191 and
             261 us in groups of 1, 2 and 4 rows of tiles where a fifth of the rows count, and 589, 570 and 561 where nine tenths do (H200).
         load_cycles: latency from the release of a slot to the arrival of its bytes from the L2 cache, besides what the cache takes for these. A slot is loaded
@@ -121,6 +124,13 @@ class ProductFigures:
     in_step: float = 1.2
     outside_factor: float = 6.25
     step_norm: float = 7
+    unfilled_tiles: frozenset[tuple[int, int, int]] = frozenset(
+        (
+            *((128, n, 2) for n in (240, 224, 208, 176, 160)),
+            *((256, n, 2) for n in (176, 160, 144, 128, 112, 96, 80)),
+            *((192, n, 3) for n in (176, 160, 144, 112, 96)),
+        )
+    )
     layered_rows: int = 2
     load_cycles: float = 700
     held_share: float = 0.45

@@ -26,9 +26,6 @@ COLUMNS = {
 }
 """tile_n by tile_m and the warpgroups that share a tile: as many as registers hold, in steps of those of ``stmatrix``, so that for most results some tiles
 are a whole number of waves. Others were slow: 64 rows by 112, 144, 176, 208 and 224, and 192 by 80 took 1.2 to 2 times their estimate, of 16 measured sizes."""
-UNFILLED = {(128, 2): (240, 224, 208, 176, 160), (256, 2): range(176, 79, -STMATRIX), (192, 3): (176, 160, 144, 112, 96)}
-"""The same where n is contiguous and these columns do not fill a slot: most others took as long as the next multiple of 64, or longer, where
-``contiguous_columns.txt`` tells of them."""
 SHARED_TILES = tuple((rows, columns, warpgroups) for (rows, warpgroups), widths in COLUMNS.items() for columns in widths)
 """tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
 PINGPONG_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))
@@ -82,7 +79,7 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
     """The configurations that the model chooses from: each tile with its steps of k, stages, group and blocks."""
     room = problem.target.limits.block_shared
     for tile_m, tile_n, warpgroups, kind, cluster in _swapped_shapes(problem.n) if problem.is_swapped else SHAPES:
-        if not (problem.fills(tile_n) or (problem.suits(tile_n) and is_unfilled(tile_m, tile_n, warpgroups))):
+        if not (problem.fills(tile_n) or (problem.suits(tile_n) and is_unfilled(problem, tile_m, tile_n, warpgroups))):
             continue
         if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):
             continue
@@ -126,9 +123,9 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             yield from _shared(problem, config, tiles)
 
 
-def is_unfilled(tile_m: int, tile_n: int, warpgroups: int) -> bool:
+def is_unfilled(problem: MatmulProblem, tile_m: int, tile_n: int, warpgroups: int) -> bool:
     """Whether the model may choose a tile whose columns do not fill a slot."""
-    return tile_n in UNFILLED.get((tile_m, warpgroups), ())
+    return (tile_m, tile_n, warpgroups) in problem.target.products.unfilled_tiles
 
 
 def _shared(problem: MatmulProblem, config: MatmulConfig, tiles: int) -> Iterator[MatmulConfig]:

@@ -160,7 +160,7 @@ def configurations(problems: Sequence[MatmulProblem]) -> Iterator[ProductsConfig
     is_computed = any(p.prologue is not None for p in problems)
     longest = 0 if is_computed else max(p.k for p in problems)
     for tile_m, tile_n, warpgroups in SHARED_TILES:
-        if not all(p.fills(tile_n) or (p.suits(tile_n) and is_unfilled(tile_m, tile_n, warpgroups)) for p in problems):
+        if not all(p.fills(tile_n) or (p.suits(tile_n) and is_unfilled(p, tile_m, tile_n, warpgroups)) for p in problems):
             continue
         one = MatmulConfig(tile_m, tile_n, SPAN // itemsize, warpgroups, MAX_STAGES)
         most = MOST_SIDES.get((tile_m, tile_n, warpgroups, one.kind, 1))

@@ -249,7 +249,7 @@ SchedulerT = TypeVar("SchedulerT", bound=Callable[..., object])
 def tries_parameters(scheduler: SchedulerT) -> SchedulerT:
     """A scheduler that takes given parameters, and fusions with tables, on a copy first, so that what scheduling calls refuse leaves the fusion as it is.
 
-    Of fusions without tables, a scheduler's own choice is known to suit all calls.
+    A scheduler's own choice for a fusion without tables is taken at once: no random case has found one that a call refuses, and the copy takes as long again.
     """
 
     @wraps(scheduler)
