@@ -13,6 +13,7 @@ from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArg
 from taskfuse.cuda.source import emit
 from taskfuse.kir.variant import ArgumentLayout, Variant
 from tests.cuda.adding import ADD, checked
+from tests.cuda.calls import HANDED
 
 
 def test_the_text_has_one_line_for_one_statement() -> None:
@@ -80,17 +81,6 @@ def test_a_counter_is_zeroed_and_a_workspace_is_not() -> None:
     assert {a.zero for a in source.arguments if isinstance(a, WorkspaceArgument)} == {True, False}
 
 
-HANDED = """\
-KERNEL handed(x: float32[8, 4]) -> (y: float32[4], z: float32[8, 4])
-  GRID (1, 1, 1)  BLOCK (4, 8, 1)
-  LOCAL r: float32[]
-
-r = mul(x[threadIdx.y, threadIdx.x], 2.0)
-IF threadIdx.y == 0:
-  y[threadIdx.x] = copy(r)
-SYNC block
-z[threadIdx.y, threadIdx.x] = sub(r, y[threadIdx.x])
-"""
 FILLED = """\
 KERNEL filled(x: float32[8], v: int32[8]) -> (y: float32[8])
   GRID (1, 1, 1)  BLOCK (8, 1, 1)

@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
+from tests.cuda.calls import HANDED
 
 
 def values(*shape: int) -> Any:
@@ -64,19 +65,6 @@ def test_channels_last() -> None:
     assert y.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(y, torch.relu(x))
     assert np.array_equal(run(x, stream=torch.cuda.current_stream())[0].cpu().numpy(), y.cpu().numpy())
-
-
-HANDED = """\
-KERNEL handed(x: float32[8, 4]) -> (y: float32[4], z: float32[8, 4])
-  GRID (1, 1, 1)  BLOCK (4, 8, 1)
-  LOCAL r: float32[]
-
-r = mul(x[threadIdx.y, threadIdx.x], 2.0)
-IF threadIdx.y == 0:
-  y[threadIdx.x] = copy(r)
-SYNC block
-z[threadIdx.y, threadIdx.x] = sub(r, y[threadIdx.x])
-"""
 
 
 def test_results_that_other_threads_read() -> None:
