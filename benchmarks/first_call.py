@@ -1,4 +1,4 @@
-"""From a fusion to its first result, in fresh processes in which the CUDA context is already made.
+"""From a fusion to its first result, in fresh processes in which the CUDA context is already made, and in such that have called another fusion.
 
 ``python benchmarks/first_call.py [--write] [--runs 20]``. A run is a process forked from one that has imported torch and taskfuse but not
 touched CUDA: it makes the context, then the clock runs from the first line that builds the fusion until its result is there. Before each cold
@@ -47,6 +47,39 @@ def ours(x: Any) -> Pieces:
     return clock.pieces()
 
 
+def ours_later(x: Any) -> Pieces:
+    """The founding example in a process that has called another fusion."""
+    call_another(x)
+    return ours(x)
+
+
+def unscheduled_later(x: Any) -> Pieces:
+    """A norm, a product and its activation that nobody scheduled, in a process that has called another fusion."""
+    call_another(x)
+    a, w = (torch.rand(shape, device="cuda").bfloat16() for shape in ((512, 1024), (1024, 256)))
+    torch.cuda.synchronize()
+    clock = Clock()
+    with tf.Fusion("mlp") as fusion:
+        rows, weights = tf.define_tensor([512, 1024], tf.bfloat16), tf.define_tensor([1024, 256], tf.bfloat16)
+        fusion.add_output(tf.gelu(tf.softmax(rows, 1) @ weights))
+    clock.lap("build")
+    run = tf.compile(fusion, backend="cuda")
+    clock.lap("tf.compile")
+    run(a, w)
+    clock.lap("first call")
+    torch.cuda.synchronize()
+    clock.lap("until the result is there")
+    return clock.pieces()
+
+
+def call_another(x: Any) -> None:
+    """Compile and call a fusion that nobody scheduled."""
+    with tf.Fusion("another") as fusion:
+        fusion.add_output(tf.define_tensor(["A", "B", "C"], tf.float32) + 1)
+    tf.compile(fusion, backend="cuda")(x)
+    torch.cuda.synchronize()
+
+
 def triton_line(x: Any) -> Pieces:
     """A Triton kernel of one line."""
     import peers
@@ -85,7 +118,13 @@ class Clock:
         return self._pieces | {"whole": 1e3 * (time.perf_counter() - self._start)}
 
 
-PROGRAMS: dict[str, Callable[[Any], Pieces]] = {"ours": ours, "triton": triton_line, "torch": torch_compiled}
+PROGRAMS: dict[str, Callable[[Any], Pieces]] = {
+    "ours": ours,
+    "later": ours_later,
+    "unscheduled": unscheduled_later,
+    "triton": triton_line,
+    "torch": torch_compiled,
+}
 
 
 def _child(program: str, pipe: Connection) -> None:
@@ -167,6 +206,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         lines += table("founding example, cold (aim: 150)", collect("ours", options.runs, Path(folder, "cold"), cold=True))
         lines += table("founding example, cubin in the disk cache (aim: 10)", collect("ours", options.runs, Path(folder, "warm"), cold=False))
+        another = "in a process that has called another fusion, decisions, proof and cubin in the disk cache (aim: 5)"
+        lines += table(f"founding example {another}", collect("later", options.runs, Path(folder, "warm"), cold=False))
+        lines += table(f"softmax, product and gelu that nobody scheduled {another}", collect("unscheduled", options.runs, Path(folder, "warm"), cold=False))
         if options.peer_runs:
             lines += table("one-line Triton kernel, cold", collect("triton", options.peer_runs, Path(folder, "triton"), cold=True))
             lines += table("torch.compile of the founding example, cold", collect("torch", options.peer_runs, Path(folder, "torch"), cold=True))

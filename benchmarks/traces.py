@@ -2,11 +2,11 @@
 
 ``python benchmarks/traces.py [--write] [--only NAME ...] [--part K/N] [--jobs N] [--seconds S]``. The graphs are those of ``benchmarks/graphs``, which
 ``aten.py`` reads. Inputs are random; every call of a round has inputs of its own, which together exceed the L2 cache; every runner allocates
-its outputs with torch; taskfuse is given new ones (``out=``) for a graph without inputs. Results in arrays that were poisoned before are compared with torch in
-float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process and in turn. N processes compile graphs with both, the largest first;
-one that finds no more to compile measures its own, alone on the GPU but for first calls of graphs that others still compile, of which a median knows
-nothing. A graph that fails, or whose results differ, has a line that says so. After S seconds nothing more is compiled, or measured: the table says which
-graphs are missing. What is found is printed to stderr as it comes, with the seconds of its parts.
+its outputs with torch; taskfuse is given new ones (``out=``) for a graph without inputs. The results of such calls, in memory that was poisoned
+before, are compared with torch in float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process and in turn. N processes
+compile graphs with both, the largest first; one that finds no more to compile measures its own, alone on the GPU but for first calls of graphs that
+others still compile, of which a median knows nothing. A graph that fails, or whose results differ, has a line that says so. After S seconds nothing
+more is compiled, or measured: the table says which graphs are missing. What is found is printed to stderr as it comes, with the seconds of its parts.
 """
 
 from __future__ import annotations
@@ -63,6 +63,15 @@ def poisoned(like: Any) -> Any:
     """An array of the same form, of what no result is."""
     filler = float("nan") if like.is_floating_point() else (True if like.dtype is torch.bool else -77)
     return torch.full_like(like, filler, memory_format=torch.contiguous_format)
+
+
+def results(run: Any, args: Sequence[Any], like: Sequence[Any]) -> Sequence[Any]:
+    """The results of a call as it is timed; torch's allocator gives it poisoned memory, which is freed before."""
+    made = tuple(map(poisoned, like))
+    if not args:
+        return run(out=made)
+    del made
+    return run(*args)
 
 
 def error(found: Any, exact: Any) -> float:
@@ -152,21 +161,21 @@ def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]
     wanted = eager(*first)
     size = sum(t.numel() * t.element_size() for t in (*first, *wanted))
     count = min(max(2, 2 * L2_BYTES // max(size, 1) + 1), MOST_SETS)
-    sets = [(args, [poisoned(t) for t in wanted]) for args in (first, *(arguments(graph) for _ in range(count - 1)))]
+    sets = [first, *(arguments(graph) for _ in range(count - 1))]
     exact = torch_function(graph, exact=True)
     wrong = ""
     lap("inputs")
-    for args, out in (sets[0], sets[-1]):
-        run(*args, out=tuple(out))
+    for args in (sets[0], sets[-1]):
+        found = results(run, args, wanted)
         lap("results")
-        wrong = wrong or verdict(out, eager(*args), exact(*(a.double() if a.is_floating_point() else a for a in args)))
+        wrong = wrong or verdict(found, eager(*args), exact(*(a.double() if a.is_floating_point() else a for a in args)))
         torch.cuda.empty_cache()
         lap("float64")
 
     def call(args: Sequence[Any]) -> None:
         run(*args, out=None if args else tuple(t.new_empty(t.shape) for t in wanted))
 
-    runs = [partial(call, args) for args, _ in sets], [partial(eager, *args) for args, _ in sets], [partial(fast, *args) for args, _ in sets]
+    runs = [partial(call, args) for args in sets], [partial(eager, *args) for args in sets], [partial(fast, *args) for args in sets]
     ours, op_by_op, by_torch = gpu_medians(runs, ROUNDS)
     lap("times")
     lap.tell()
