@@ -5,14 +5,17 @@
 its outputs with torch; taskfuse is given new ones (``out=``) for a graph without inputs. The results of such calls, in memory that was poisoned
 before, are compared with torch in float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process and in turn. N processes
 compile graphs with both, the largest first; one that finds no more to compile measures its own, alone on the GPU but for first calls of graphs that
-others still compile, of which a median knows nothing. A graph that fails, or whose results differ, has a line that says so. After S seconds nothing
-more is compiled, or measured: the table says which graphs are missing. What is found is printed to stderr as it comes, with the seconds of its parts.
+others still compile, of which a median knows nothing. A graph that fails, or whose results differ, has a line that says so. Below the table stand the
+graphs that take more than three times the roofline of their fusion (as ``explain()`` computes it: one launch, no cuts), with what ``explain()`` says of it.
+After S seconds nothing more is compiled, or measured: the table says which graphs are missing. What is found is printed to stderr as it comes, with the
+seconds of its parts.
 """
 
 from __future__ import annotations
 
 import math
 import multiprocessing
+import re
 import statistics
 import sys
 import time
@@ -30,6 +33,7 @@ from reporting import L2_BYTES, gpu_median, gpu_medians, parser, publish
 
 import taskfuse as tf
 from taskfuse.errors import TaskfuseError
+from taskfuse.schedulers.schedule import SANE
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -153,8 +157,17 @@ class Laps:
         print(f"  {self._name}, seconds: {', '.join(self._parts)}", file=sys.stderr, flush=True)
 
 
-def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]:
-    """Measure one graph: its line, and torch's time compiled over ours."""
+def reason(name: str, run: Any, us: float) -> str | None:
+    """A line about a graph that takes more than :data:`SANE` times its roofline: how many, and the reason that ``explain()`` has."""
+    bound = float(getattr(run.schedule, "bound", 0.0))
+    if us <= SANE * bound or not bound:
+        return None
+    said = [line for line in run.schedule.explain().splitlines() if re.match(r"[\d.]+ times the roofline|counted: ", line)]
+    return f"  {name:34} {us / bound:5.1f} times; {said[0] if said else f'expected {run.schedule.us:.1f} us'}"
+
+
+def measured(made: Compiled, bandwidth: float, rate: float) -> Row:
+    """Measure one graph."""
     graph, run, eager, fast = made.graph, made.run, made.eager, made.fast
     lap = Laps(f"{graph.name} measured")
     first = arguments(graph)
@@ -182,10 +195,20 @@ def measured(made: Compiled, bandwidth: float, rate: float) -> tuple[str, float]
     bound = max(1e6 * size / bandwidth, 1e6 * products(graph) / rate)
     expected = float(getattr(run.schedule, "us", math.nan))
     ops = len([n for n in graph.nodes if n.op])
-    return (
+    line = (
         f"  {graph.name:34} {ops:3} {len(run.kernels):3} {size / 1e6:8.1f} {ours:9.1f} {expected:9.1f} {bound:8.1f} {bound / ours:6.0%} "
         f"{op_by_op:9.1f} {by_torch:9.1f} {by_torch / ours:6.2f}{wrong}"
-    ), by_torch / ours
+    )
+    return Row(line, by_torch / ours, reason(graph.name, run, ours))
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found of a graph: its line; torch's time compiled over ours, if both were measured; a line about its roofline, if it is far from that."""
+
+    line: str
+    ratio: float | None = None
+    far: str | None = None
 
 
 @dataclass(frozen=True)
@@ -196,13 +219,13 @@ class Limits:
     measuring: float
 
 
-def work(names: Any, turn: Any, results: Any, rates: tuple[float, float], limits: Limits) -> None:
+def work(names: Any, turn: Any, found: Any, rates: tuple[float, float], limits: Limits) -> None:
     """One process: compiles graphs as long as there are some, then measures its own, one process at a time.
 
     Args:
         names: queue of graphs' names, ``None`` for each process at its end.
         turn: lock of the GPU.
-        results: queue of name, line, ratio and seconds.
+        found: queue of names, rows, and seconds of first calls.
         rates: bytes and operations of a product, per second.
     """
     by_name = {g.name: g for g in graphs()}
@@ -215,25 +238,25 @@ def work(names: Any, turn: Any, results: Any, rates: tuple[float, float], limits
     lap.tell()
     while (name := names.get()) is not None:
         if time.time() > limits.compiling:
-            results.put((name, f"  {name:34} not compiled in time", None, None))
+            found.put((name, Row(f"  {name:34} not compiled in time"), None))
             continue
         torch.manual_seed(0)
         try:
             mine.append(compiled(by_name[name]))
         except Exception as error:
-            results.put((name, f"  {name:34} {told(error)}", None, None))
+            found.put((name, Row(f"  {name:34} {told(error)}"), None))
         torch.cuda.empty_cache()
     for made in mine:
         if time.time() > limits.measuring:
-            results.put((made.graph.name, f"  {made.graph.name:34} not measured in time", None, (made.ours, made.theirs)))
+            found.put((made.graph.name, Row(f"  {made.graph.name:34} not measured in time"), (made.ours, made.theirs)))
             continue
         with turn:
             try:
-                line, ratio = measured(made, *rates)
+                row = measured(made, *rates)
             except (TaskfuseError, RuntimeError) as error:
-                line, ratio = f"  {made.graph.name:34} {told(error)}", None
+                row = Row(f"  {made.graph.name:34} {told(error)}")
             torch.cuda.empty_cache()
-        results.put((made.graph.name, line, ratio, (made.ours, made.theirs)))
+        found.put((made.graph.name, row, (made.ours, made.theirs)))
 
 
 def gpu_rates() -> tuple[float, float]:
@@ -258,23 +281,20 @@ def main() -> None:
     bandwidth, rate = gpu_rates()
     torch.cuda.empty_cache()
     context = multiprocessing.get_context("spawn")
-    names, results, turn = context.Queue(), context.Queue(), context.Lock()
+    names, found, turn = context.Queue(), context.Queue(), context.Lock()
     size = {g.name: len(g.nodes) for g in graphs()}
     for name in (*sorted(chosen, key=lambda name: -size[name]), *[None] * options.jobs):
         names.put(name)
     limits = Limits(begun + COMPILING * options.seconds, begun + options.seconds)
-    processes = [context.Process(target=work, args=(names, turn, results, (bandwidth, rate), limits)) for _ in range(options.jobs)]
+    processes = [context.Process(target=work, args=(names, turn, found, (bandwidth, rate), limits)) for _ in range(options.jobs)]
     for process in processes:
         process.start()
-    lines: dict[str, str] = {}
-    ratios: list[float] = []
+    rows: dict[str, Row] = {}
     seconds: list[tuple[float, float]] = []
-    while len(lines) < len(chosen):
-        name, line, ratio, taken = results.get()
-        print(f"{time.time() - begun:5.0f} s {line}", file=sys.stderr, flush=True)
-        lines[name] = line
-        if ratio is not None:
-            ratios.append(ratio)
+    while len(rows) < len(chosen):
+        name, row, taken = found.get()
+        print(f"{time.time() - begun:5.0f} s {row.line}", file=sys.stderr, flush=True)
+        rows[name] = row
         if taken is not None:
             seconds.append(taken)
     for process in processes:
@@ -283,8 +303,10 @@ def main() -> None:
         f"a copy moves {bandwidth / 1e12:.2f} TB/s (read and written), a bfloat16 product does {rate / 1e12:.0f} TFLOP/s; times in microseconds",
         "n: ops, kernels; expected: by the cost models; bound: inputs and outputs, or products, at those rates; share: bound / time; x: torch compiled / ours",
         f"  {'graph':34} {'n':>3} {'k':>3} {'MB':>8} {'time':>9} {'expected':>9} {'bound':>8} {'share':>6} {'torch':>9} {'compiled':>9} {'x':>6}",
-        *(lines[name] for name in chosen),
+        *(rows[name].line for name in chosen),
     ]
+    ratios = [row.ratio for row in rows.values() if row.ratio is not None]
+    far = [row.far for name in chosen if (row := rows[name]).far is not None]
     if ratios:
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
         table += [
@@ -293,6 +315,8 @@ def main() -> None:
         ]
         ours, theirs = (statistics.median(s[k] for s in seconds) for k in (0, 1))
         table.append(f"first calls, {options.jobs} processes at once: median {ours:.1f} s, torch.compile {theirs:.1f} s; all {time.time() - begun:.0f} s")
+    if far:
+        table += ["", f"more than {SANE:.0f} times the roofline:", *far]
     publish("traces", table, options)
 
 
