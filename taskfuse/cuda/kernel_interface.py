@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from taskfuse.cuda.layout import vector_bytes_of
-from taskfuse.cuda.ranges import INT64, coordinates_fit, fits
+from taskfuse.cuda.ranges import INT64, coordinates_fit, fits, sizes
 from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import lookups_of
 from taskfuse.kir import Kernel, accesses, expressions, parse_head, parse_kernel, to_text, walk
@@ -24,7 +24,7 @@ class KernelInterface:
         text: its whole text, the witness included, which identifies it.
         accessed: the tensors that threads access directly, tables among them.
         vectors: alignment in bytes of each tensor's address for vectors and asynchronous copies.
-        is_narrow: whether 32-bit integers hold all indices; ``None``: decided for each launch.
+        small: 32-bit integers hold all indices if no extent is greater; ``None``: the body is asked for each launch.
         whole: the kernel with its body.
     """
 
@@ -32,7 +32,7 @@ class KernelInterface:
     text: str
     accessed: frozenset[str]
     vectors: Mapping[str, int]
-    is_narrow: bool | None
+    small: int | None
     whole: Callable[[], Kernel]
 
     @property
@@ -42,7 +42,9 @@ class KernelInterface:
 
     def fits(self, symbols: Mapping[str, int]) -> bool:
         """Whether 32-bit integers hold all indices of a launch."""
-        return fits(self.whole(), symbols) if self.is_narrow is None else self.is_narrow
+        if self.small is not None and all(symbols[name] <= self.small for name in sizes(self.head)):
+            return True
+        return fits(self.whole(), symbols)
 
     def fits_long(self, symbols: Mapping[str, int]) -> bool:
         """Whether 64-bit integers do."""
@@ -58,13 +60,13 @@ def interface_of(kernel: Kernel) -> KernelInterface:
     return KernelInterface(kernel, to_text(kernel, witness=True), accessed_by_threads(kernel), _vectors(kernel), None, lambda: kernel)
 
 
-def interface_from_text(text: str, accessed: Iterable[str], vectors: Mapping[str, int], is_narrow: bool | None) -> KernelInterface:
+def interface_from_text(text: str, accessed: Iterable[str], vectors: Mapping[str, int], small: int | None) -> KernelInterface:
     """The interface of a kernel that is a text, whose body is parsed on demand.
 
     Raises:
         ParseError: its head has another form.
     """
-    return KernelInterface(parse_head(text), text, frozenset(accessed), vectors, is_narrow, cache(lambda: parse_kernel(text)))
+    return KernelInterface(parse_head(text), text, frozenset(accessed), vectors, small, cache(lambda: parse_kernel(text)))
 
 
 def accessed_by_threads(kernel: Kernel) -> frozenset[str]:

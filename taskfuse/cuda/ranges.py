@@ -6,6 +6,7 @@ the guards around it: a guarded index is computed only where its guard holds, so
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from math import prod
 
@@ -34,7 +35,7 @@ from taskfuse.ir.scalar import (
 )
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
-from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.declarations import IntegerParam, TensorParam
 from taskfuse.kir.nodes import For, Stmt, TmaLoad, TmaStore
 from taskfuse.kir.synchronization import Cursor, CursorInit
 from taskfuse.kir.variant import ArgumentLayout, Variant
@@ -141,7 +142,11 @@ def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None, limit
             continue
         low, high = (e.min, UNKNOWN if e.max is None else e.max) if values is None else (values[e.name], values[e.name])
         symbols[e.name] = low, high
-    ranges = IntegerRanges(symbols, limits=limits)
+    return _with_hardware(kernel, IntegerRanges(symbols, limits=limits))
+
+
+def _with_hardware(kernel: Kernel, ranges: IntegerRanges) -> IntegerRanges:
+    """Also ranges of the indices of blocks and threads."""
     indices: dict[str, Range] = {}
     for types, shape, most in (
         (BLOCK_TYPES, kernel.grid, MAX_GRID),
@@ -169,7 +174,29 @@ def dense(kernel: Kernel) -> Variant:
 
 def fits(kernel: Kernel, values: Mapping[str, int], limits: Range = INT32) -> bool:
     """True if for these extents, and all values of others, all integers are within the limits (32 bits), offsets in row-major tensors included."""
-    ranges = kernel_ranges(kernel, values, limits)
+    return _all_fit(kernel, kernel_ranges(kernel, values, limits), limits)
+
+
+def sizes(kernel: Kernel) -> list[str]:
+    """The extents that shapes of arrays determine: those that are no arguments."""
+    return [e.name for e in kernel.extents if not any(isinstance(p, IntegerParam) and p.name == e.name for p in kernel.params)]
+
+
+def small_extents(kernel: Kernel) -> int | None:
+    """The greatest power of two for which 32-bit integers hold all indices if no extent of an array is greater, whatever the integers are that are arguments;
+    ``None``: there is none, or none was found. Any number serves a kernel of known shapes."""
+    named = set(sizes(kernel))
+
+    def is_small(power: int) -> bool:
+        symbols = {e.name: (e.min, max(e.min, 1 << power) if e.name in named else UNKNOWN if e.max is None else e.max) for e in kernel.extents}
+        return _all_fit(kernel, _with_hardware(kernel, IntegerRanges(symbols)), INT32)
+
+    powers = range(INT32[1].bit_length())
+    found = bisect_left(powers, True, key=lambda power: not is_small(power)) - 1
+    return None if found < 0 else 1 << found
+
+
+def _all_fit(kernel: Kernel, ranges: IntegerRanges, limits: Range) -> bool:
     shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
     return all(ranges.of(prod(s, start=ONE))[1] <= limits[1] for s in shapes.values()) and all(_fit(kernel.body, ranges))
 

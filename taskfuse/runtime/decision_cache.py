@@ -20,6 +20,7 @@ from taskfuse.cuda.cache import folder, keep
 from taskfuse.cuda.kernel_interface import interface_from_text
 from taskfuse.cuda.nvrtc import installed_version
 from taskfuse.cuda.present import found
+from taskfuse.cuda.ranges import small_extents
 from taskfuse.cuda.sources import sources
 from taskfuse.errors import FusionError, ParseError
 from taskfuse.ir.fusion import Fusion
@@ -32,7 +33,7 @@ from taskfuse.runtime.proof import Standing, identity
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.schedule import Schedule
 
-_FORM: Final = 1  # of what _packed makes
+_FORM: Final = 2  # of what _packed makes
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def _packed_kernel(run: Executable, settings: Options) -> dict[str, object] | No
         "text": interface.text,
         "accessed": sorted(interface.accessed),
         "vectors": dict(interface.vectors),
-        "narrow": None if interface.head.extents else interface.fits({}),
+        "small": small_extents(interface.whole()),
         "standing": run.standing.value,
         "of": identity(interface.text, settings),
         "schedule": _told(run.schedule),
@@ -186,7 +187,7 @@ def _made_kernel(form: Mapping[str, Any], make: Maker, settings: Options) -> Com
     if identity(text, settings) != form["of"]:
         raise ValueError("proved of another kernel, or by another checker")
     vectors = {str(name): int(size) for name, size in form["vectors"].items()}
-    interface = interface_from_text(text, form["accessed"], vectors, form["narrow"])
+    interface = interface_from_text(text, form["accessed"], vectors, form["small"])
     return make.remembered(interface, _schedule(form["schedule"]), Standing(form["standing"]))
 
 

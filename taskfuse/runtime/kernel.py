@@ -272,7 +272,7 @@ class CompiledKernel(Executable):
         from taskfuse.runtime.proof import identity
 
         own = self.interface
-        content = own.text, own.accessed, dict(own.vectors), own.is_narrow
+        content = own.text, own.accessed, dict(own.vectors), own.small
         return _from_text, (content, settings, self.schedule, standing, identity(own.text, read_options()))
 
     def __repr__(self) -> str:
@@ -280,7 +280,7 @@ class CompiledKernel(Executable):
 
 
 def _from_text(
-    content: tuple[str, frozenset[str], dict[str, int], bool | None],
+    content: tuple[str, frozenset[str], dict[str, int], int | None],
     settings: tuple[Backend, str | None, bool],
     schedule: Schedule | None,
     standing: Standing,

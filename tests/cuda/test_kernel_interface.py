@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from taskfuse.cuda.kernel_interface import interface_of
-from taskfuse.cuda.ranges import fits
+from taskfuse.cuda.kernel_interface import interface_from_text, interface_of
+from taskfuse.cuda.ranges import fits, small_extents
 from taskfuse.kir import parse_head, parse_kernel
 
 KERNELS = sorted((Path(__file__).parents[1] / "kernels").glob("*.kir"))
@@ -48,4 +48,22 @@ def test_tables_are_accessed() -> None:
 def test_indices_fit_as_they_do_for_the_kernel(m: int) -> None:
     found = interface_of(parse_kernel(VECTORS.lstrip("\n")))
     assert found.fits({"M": m}) == fits(found.whole(), {"M": m}) == (m == 1)
-    assert replace(found, is_narrow=True).fits({"M": m})
+
+
+def test_small_extents_are_not_asked_of_the_body() -> None:
+    kernel = parse_kernel(VECTORS.lstrip("\n"))
+    most = small_extents(kernel)
+    assert most is not None
+    text = interface_from_text(str(kernel), (), {}, most)
+    bodyless = replace(text, whole=lambda: pytest.fail("its body was parsed"))
+    assert bodyless.fits({"M": most})
+    assert fits(kernel, {"M": most})
+    assert not fits(kernel, {"M": 2 * most})
+    assert not text.fits({"M": 2 * most})
+
+
+def test_no_extent_is_small_where_an_integer_may_be_any() -> None:
+    head = VECTORS.replace("x: float32[M, 64],", "x: float32[M, 64], K: integer,").replace("DIM M min 1", "DIM M min 1\n  DIM K min 0")
+    kernel = parse_kernel(head.lstrip("\n"))
+    assert small_extents(kernel) == small_extents(parse_kernel(VECTORS.lstrip("\n")))
+    assert small_extents(parse_kernel(head.replace("x[blockIdx.x, 4*threadIdx.x]", "x[blockIdx.x, 4*threadIdx.x + 4*K]").lstrip("\n"))) is None
