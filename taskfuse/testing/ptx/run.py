@@ -24,9 +24,10 @@ from taskfuse.testing.ptx.bulk import TensorMap
 from taskfuse.testing.ptx.launch import DATA_AT, PARAMS_AT, SHARED_AT, Int3, launches, linear, number
 from taskfuse.testing.ptx.machine import data_machine
 from taskfuse.testing.ptx.nodes import PtxError
-from taskfuse.testing.ptx.scheduler import PtxBlock, PtxCluster, PtxScheduler, PtxThread, PtxWarp
+from taskfuse.testing.ptx.scheduler import PtxScheduler
 from taskfuse.testing.ptx.storage import ALLOCATION, POISON, Storage
 from taskfuse.testing.ptx.text import read
+from taskfuse.testing.ptx.threads import PtxBlock, PtxCluster, PtxThread, PtxWarp
 from taskfuse.testing.ptx.unknown import LOCAL
 
 Array = NDArray[Any]

@@ -7,106 +7,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from taskfuse.target import WARP
-from taskfuse.testing.ptx.arithmetic import meaning
 from taskfuse.testing.ptx.bulk import TensorMap, loaded
 from taskfuse.testing.ptx.events import RANK, Kind
-from taskfuse.testing.ptx.floats import FORMATS
-from taskfuse.testing.ptx.machine import Thread, ThreadEvent, TooLong
-from taskfuse.testing.ptx.matrices import load_matrices, mma, store_matrices, wgmma
-from taskfuse.testing.ptx.nodes import SIZES, PtxError, PtxInstruction
-from taskfuse.testing.ptx.storage import Storage
+from taskfuse.testing.ptx.lanes import answers
+from taskfuse.testing.ptx.machine import ThreadEvent, TooLong
+from taskfuse.testing.ptx.matrices import wgmma
+from taskfuse.testing.ptx.nodes import PtxError, PtxInstruction
+from taskfuse.testing.ptx.threads import PtxMbarrier, PtxThread, PtxWarp, Reply
+from taskfuse.testing.ptx.updates import combination, size_of
 
 WARPGROUP = 4 * WARP
 _ALL = (1 << WARP) - 1
 _COUNTERS = {"gpu.global.u64": ("global", 8), "cta.shared::cta.s32": ("shared", 4)}
 """Space and bytes of what is read by an acquire, or written by a release, by the words of the instruction."""
-Reply = tuple[int, ...]
-"""The results of an event."""
-
-
-@dataclass(slots=True)
-class PtxMbarrier:
-    """An mbarrier (PTX ISA, "mbarrier"): a phase ends when no arrival and no byte is missing.
-
-    Attributes:
-        count: arrivals of a phase; ``missing``: those that are missing; ``bytes``: bytes that are missing.
-        phase: the number of phases that ended.
-        waiting: threads that wait, each with the parity of the phase that must end.
-    """
-
-    count: int
-    missing: int
-    bytes: int = 0
-    phase: int = 0
-    waiting: list[tuple[PtxThread, int]] = field(default_factory=list["tuple[PtxThread, int]"])
-
-
-@dataclass(slots=True, eq=False)
-class PtxWarp:
-    """Lanes that have not ended, and those that wait for each other, by what they wait in."""
-
-    live: int = 0
-    waiting: dict[tuple[Kind, int], dict[int, tuple[PtxThread, ThreadEvent]]] = field(
-        default_factory=dict[tuple[Kind, int], "dict[int, tuple[PtxThread, ThreadEvent]]"]
-    )
-
-
-@dataclass(slots=True, eq=False)
-class PtxBlock:
-    """A block: its barriers, by number the threads that wait, and its mbarriers, by address."""
-
-    cluster: PtxCluster
-    barriers: dict[int, list[PtxThread]] = field(default_factory=dict[int, "list[PtxThread]"])
-    mbarriers: dict[int, PtxMbarrier] = field(default_factory=dict[int, PtxMbarrier])
-    products: dict[tuple[int, Kind], dict[int, tuple[PtxThread, ThreadEvent]]] = field(
-        default_factory=dict[tuple[int, Kind], "dict[int, tuple[PtxThread, ThreadEvent]]"]
-    )
-
-
-@dataclass(slots=True, eq=False)
-class PtxCluster:
-    """Blocks that share a barrier.
-
-    Attributes:
-        threads: those of all its blocks.
-        arrived: arrivals at the barrier; ``waiting``: threads that wait for its end.
-    """
-
-    blocks: list[PtxBlock] = field(default_factory=list["PtxBlock"])
-    threads: int = 0
-    arrived: int = 0
-    phase: int = 0
-    waiting: list[PtxThread] = field(default_factory=list["PtxThread"])
-
-
-@dataclass(slots=True, eq=False)
-class PtxThread:
-    """A thread.
-
-    Attributes:
-        number: in its block.
-        doing: its last event.
-        counter: the last value that it has read of a counter.
-    """
-
-    coroutine: Thread
-    block: PtxBlock
-    warp: PtxWarp
-    number: int
-    storage: Storage
-    name: str
-    doing: ThreadEvent | None = None
-    cluster_phase: int = 0
-    counter: int = 0
-
-    @property
-    def lane(self) -> int:
-        return self.number % WARP
 
 
 class PtxScheduler:
@@ -245,44 +162,12 @@ class PtxScheduler:
         del warp.waiting[key]
         events = {lane: event for lane, (_, event) in sorted(waiting.items())}
         threads = {lane: t for lane, (t, _) in waiting.items()}
-        replies = self._answers(kind, events, threads)
+        first = next(iter(events))
+        replies = answers(kind, events, threads[first].storage)
+        if replies is None:
+            raise self._unknown(events[first][0])
         self._wake((t, replies[lane]) for lane, t in threads.items() if t is not last)
         return replies[last.lane] if last is not None else None
-
-    def _answers(self, kind: Kind, events: Mapping[int, ThreadEvent], threads: Mapping[int, PtxThread]) -> Mapping[int, Reply]:
-        lanes = list(events)
-        line, _, operands, _ = events[lanes[0]]
-        data = {lane: event[3] for lane, event in events.items()}
-        memory = threads[lanes[0]].storage
-        found: Mapping[int, Reply] | None
-        match kind:
-            case Kind.WARP_BARRIER:
-                return dict.fromkeys(lanes, ())
-            case Kind.SHUFFLE:
-                return {lane: _shuffled(lane, events, str(events[lane][2][0]), *events[lane][2][1:3]) for lane in lanes}
-            case Kind.AGREED:
-                values = {lane: (*e[:3], (e[2][0],)) for lane, e in events.items()}
-                return {lane: _shuffled(lane, values, "idx", *events[lane][2][1:3]) for lane in lanes}
-            case Kind.BALLOT:
-                mask = sum(1 << lane for lane, (bit,) in data.items() if bit)
-                return dict.fromkeys(lanes, (mask,))
-            case Kind.MATCH:
-                if operands[0] == "any":
-                    return {lane: (sum(1 << other for other in lanes if data[other] == data[lane]),) for lane in lanes}
-                same = len(set(data.values())) == 1
-                return dict.fromkeys(lanes, (operands[-1] if same else 0, same))
-            case Kind.MMA:
-                found = mma(operands[0], data)
-            case Kind.LOAD_MATRIX:
-                found = load_matrices(operands[0], {n: e[2][1] for n, e in events.items()}, lambda a, n: memory.read(line, "shared", a, n))
-            case _:
-                rows = store_matrices(operands[0], {n: e[2][1] for n, e in events.items()}, data)
-                for address, row in rows or ():
-                    memory.write(line, "shared", address, row)
-                found = None if rows is None else dict.fromkeys(lanes, ())
-        if found is None:
-            raise self._unknown(line)
-        return found
 
     def _unknown(self, line: int) -> PtxError:
         return PtxError(line, f"{'.'.join(self._code[line].opcode)}: what it does is not known")
@@ -336,46 +221,29 @@ class PtxScheduler:
         cluster.waiting.append(thread)
         return None
 
-    def _mbarrier(self, thread: PtxThread, event: ThreadEvent, address: int) -> PtxMbarrier:
-        block = thread.block if address < RANK else thread.block.cluster.blocks[address // RANK - 1]
-        found = block.mbarriers.get(address % RANK)
-        if found is None:
-            raise PtxError(event[0], f"no mbarrier was initialized at {address:#x}")
-        return found
-
     def _init(self, thread: PtxThread, event: ThreadEvent) -> Reply:
         address, count = event[2]
         thread.storage.place(event[0], "shared", address, 8)
         thread.block.mbarriers[address] = PtxMbarrier(count, count)
         return ()
 
-    def _arrived(self, barrier: PtxMbarrier, event: ThreadEvent, count: int, moved: int = 0) -> None:
-        """Arrivals, and bytes that have been moved; negative: that are expected."""
-        barrier.missing -= count
-        barrier.bytes -= moved
-        if barrier.missing < 0:
-            raise PtxError(event[0], "more arrivals at an mbarrier than it counts")
-        if barrier.missing == 0 and barrier.bytes == 0:
-            barrier.missing = barrier.count
-            barrier.phase += 1
-            done = [(t, parity) for t, parity in barrier.waiting if (barrier.phase ^ parity) & 1]
-            barrier.waiting = [w for w in barrier.waiting if w not in done]
-            self._wake((t, (1,)) for t, _ in done)
+    def _arrived(self, barrier: PtxMbarrier, line: int, count: int, moved: int = 0) -> None:
+        self._wake((t, (1,)) for t in barrier.arrive(line, count, moved))
 
     def _arrive(self, thread: PtxThread, event: ThreadEvent) -> Reply:
         _, address, count = event[2]
-        self._arrived(self._mbarrier(thread, event, address), event, count)
+        self._arrived(thread.mbarrier(event[0], address), event[0], count)
         return (0,)
 
     def _expect(self, thread: PtxThread, event: ThreadEvent) -> Reply:
         _, address, count = event[2]
-        self._arrived(self._mbarrier(thread, event, address), event, 1, -count)
+        self._arrived(thread.mbarrier(event[0], address), event[0], 1, -count)
         return (0,)
 
     def _wait(self, thread: PtxThread, event: ThreadEvent) -> Reply | None:
         _, address, parity = event[2]
-        barrier = self._mbarrier(thread, event, address)
-        if (barrier.phase ^ parity) & 1:  # the phase of this parity is not the current one
+        barrier = thread.mbarrier(event[0], address)
+        if barrier.has_ended(parity):
             return (1,)
         barrier.waiting.append((thread, parity))
         return None
@@ -444,21 +312,14 @@ class PtxScheduler:
     def _update(self, thread: PtxThread, event: ThreadEvent) -> Reply:
         line, _, (function, _, address), data = event
         kind = self._code[line].opcode[-1]
-        size = SIZES[kind] if kind in SIZES else FORMATS[kind.removesuffix("x2")].bits // 8 * (2 if kind.endswith("x2") else 1)
-        combine = self._combination(line, function, kind)
+        size, combine = size_of(kind), self._combination(line, function, kind)
         for k, value in enumerate(data):
             before = thread.storage.load(line, "global", address + k * size, size)
             thread.storage.store(line, "global", address + k * size, size, combine(before, value & (1 << 8 * size) - 1))
         return ()
 
     def _combination(self, line: int, function: str, kind: str) -> Callable[[int, int], int]:
-        """The function of an update. Of f32 in Global memory, ``add`` flushes subnormal numbers (PTX ISA, "red")."""
-        if kind.removesuffix("x2") in FORMATS:
-            found = meaning((function, *(("ftz",) if kind == "f32" and function == "add" else ()), kind))
-        elif kind in SIZES:
-            found = _on_integers(function, kind)
-        else:
-            found = None
+        found = combination(function, kind)
         if found is None:
             raise self._unknown(line)
         return found
@@ -477,7 +338,7 @@ class PtxScheduler:
         words, address = event[2]
         if words != "noinc.shared":
             raise self._unknown(event[0])
-        self._arrived(self._mbarrier(thread, event, address), event, 1)
+        self._arrived(thread.mbarrier(event[0], address), event[0], 1)
         return ()
 
     def _map(self, event: ThreadEvent, address: int) -> TensorMap:
@@ -492,7 +353,7 @@ class PtxScheduler:
         line = event[0]
         for address, content in loaded(box, to, _signed(coordinates), lambda source: thread.storage.read(line, "global", source, box.size)):
             thread.storage.write(line, "shared", address, content)
-        self._arrived(self._mbarrier(thread, event, barrier), event, 0, box.bytes)
+        self._arrived(thread.mbarrier(line, barrier), line, 0, box.bytes)
 
     def _bulk_load(self, thread: PtxThread, event: ThreadEvent) -> Reply:
         to, where, barrier, *coordinates = event[2]
@@ -538,48 +399,3 @@ def _nothing(thread: PtxThread, event: ThreadEvent) -> Reply:
 
 def _signed(words: Sequence[int]) -> list[int]:
     return [(w ^ 1 << 31) - (1 << 31) for w in words]
-
-
-def _shuffled(lane: int, events: Mapping[int, Any], mode: str, distance: int, clamp: int) -> Reply:
-    """The value of another lane, and whether there is one in the segment (PTX ISA, "shfl.sync"); of a lane that does not take part, all bits are 1."""
-    segment, most = clamp >> 8 & 31, clamp & 31
-    low, high = lane & segment, (lane & segment) | (most & ~segment)
-    match mode:
-        case "up":
-            source = lane - distance
-            inside = source >= high
-        case "down":
-            source = lane + distance
-            inside = source <= high
-        case "bfly":
-            source = lane ^ distance
-            inside = source <= high
-        case _:
-            source = low | distance & 31 & ~segment
-            inside = source <= high
-    source = source if inside else lane
-    return (events[source][3][0] if source in events else 0xFFFFFFFF), int(inside)
-
-
-def _on_integers(function: str, kind: str) -> Callable[[int, int], int] | None:
-    bits = 8 * SIZES[kind]
-    mask, half = (1 << bits) - 1, 1 << bits - 1
-
-    def order(x: int) -> int:
-        return (x ^ half) - half if kind[0] == "s" else x
-
-    match function:
-        case "add":
-            return lambda a, b: a + b & mask
-        case "and":
-            return lambda a, b: a & b
-        case "or":
-            return lambda a, b: a | b
-        case "xor":
-            return lambda a, b: a ^ b
-        case "min":
-            return lambda a, b: min(a, b, key=order)
-        case "max":
-            return lambda a, b: max(a, b, key=order)
-        case _:
-            return None

@@ -7,9 +7,10 @@ import pytest
 from taskfuse.testing.ptx.launch import SHARED_AT, TENSORS_AT
 from taskfuse.testing.ptx.machine import data_machine
 from taskfuse.testing.ptx.nodes import PtxError
-from taskfuse.testing.ptx.scheduler import PtxBlock, PtxCluster, PtxScheduler, PtxThread, PtxWarp
+from taskfuse.testing.ptx.scheduler import PtxScheduler
 from taskfuse.testing.ptx.storage import ALLOCATION, Storage
 from taskfuse.testing.ptx.text import read
+from taskfuse.testing.ptx.threads import PtxBlock, PtxCluster, PtxThread, PtxWarp
 from tests.testing.ptx.entry import TEXT
 
 RESULT = "mad.lo.s32 %r5, %r1, 4, 0; cvt.u64.u32 %rd2, %r5; add.s64 %rd2, %rd2, %rd9; st.global.u32 [%rd2], %r9;\n"
