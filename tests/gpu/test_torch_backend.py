@@ -109,6 +109,34 @@ def test_symbolic_extents_and_numbers() -> None:
         torch.testing.assert_close(run(x, f), torch.softmax(x * f, -1) + rows)
 
 
+def test_one_symbolic_extent() -> None:
+    """``mark_dynamic``: one compilation for all batches, with gradients."""
+    model = mlp(torch.bfloat16)
+    torch._dynamo.config.error_on_recompile, before = True, torch._dynamo.config.error_on_recompile
+    try:
+        run = compiled(model, least=1)
+        for rows in (64, 7, 130):
+            x = torch.randn(rows, 256, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+            torch._dynamo.mark_dynamic(x, 0)
+            got = torch.autograd.grad(run(x).float().square().mean(), [x, *model.parameters()])
+            want = torch.autograd.grad(model(x).float().square().mean(), [x, *model.parameters()])
+            for a, b in zip(got, want, strict=True):
+                torch.testing.assert_close(a, b, atol=2e-2, rtol=2e-2)
+    finally:
+        torch._dynamo.config.error_on_recompile = before
+
+
+@pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
+def test_modes(mode: str) -> None:
+    model = mlp(torch.bfloat16)
+    run = torch.compile(model, backend=backend, mode=mode)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(128, 256, device="cuda", dtype=torch.bfloat16)
+            torch.compiler.cudagraph_mark_step_begin()
+            torch.testing.assert_close(run(x).clone(), model(x), atol=3e-2, rtol=3e-2)
+
+
 def test_products_of_matrices() -> None:
     model = mlp(torch.bfloat16)
     x = torch.randn(128, 256, device="cuda", dtype=torch.bfloat16)
