@@ -24,6 +24,7 @@ from taskfuse.kir.synchronization import Cursor
 from taskfuse.lowering.clusters import is_multicast, shared_types
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
 from taskfuse.lowering.pingpong import Pingpong, Trips, check_bindings, find_pingpong
+from taskfuse.lowering.plan import LoopVariables
 from taskfuse.lowering.ring_instances import check_between_blocks, own_rings
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.order import Item, Tree, is_vertical, positions
@@ -109,7 +110,8 @@ class Channels:
     """The channels of a fusion and the slot expressions of the tensors in them.
 
     Args:
-        trips: the trips of a loop of an extent, in hardware indices.
+        trips: the trips of a loop of an extent, in hardware indices and the variables of loops around it.
+        variables: those of loops.
     """
 
     def __init__(
@@ -119,10 +121,12 @@ class Channels:
         ranges: ThreadRanges,
         order: tuple[Item, ...],
         trips: Trips,
+        variables: LoopVariables,
     ) -> None:
         """None yet: see :meth:`of`."""
         self.fusion = fusion
         self._trips = trips
+        self._variables = variables
         self.tree = tree
         self.ranges = ranges
         self.channels: list[Channel] = []
@@ -138,9 +142,10 @@ class Channels:
         paths: Mapping[TensorView, tuple[Loop, ...]],
         order: tuple[Item, ...],
         trips: Trips,
+        variables: LoopVariables,
     ) -> Channels:
         """Those of a fusion. Raises :class:`LoweringError` where no ring can carry a boundary."""
-        channels = Channels(fusion, tree, ranges, order, trips)
+        channels = Channels(fusion, tree, ranges, order, trips, variables)
         channels._check_assemblies()
         channels._find(paths)
         while not (around := channels._around()) <= channels._entered:
@@ -206,7 +211,9 @@ class Channels:
                 self._check_blocks(tv, source, end)
         instances = own_rings(self.ranges, tv, users, [source, *ends], paths[tv][: tv.schedule.inline]) if between_blocks else ()
         loop = serial[-1] if serial else None
-        pingpong = [find_pingpong(self.fusion, self.ranges, self._trips, serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
+        pingpong = [
+            find_pingpong(self.fusion, self.ranges, self._trips, self._variables, serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends
+        ]
         key = (group, source, tuple(ends), loop, tuple(None if t is None else (t.loop, t.instance, t.guard) for t in pingpong), instances)
         channel = found.get(key)
         across = shared_types(self.ranges, source, tv) if is_multicast(tv) else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from taskfuse.errors import LoweringError, TaskError
@@ -13,11 +13,14 @@ from taskfuse.ir.tasks import Group, Node, leaves
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, ParallelType
 from taskfuse.lowering.domains import digit_values, digits, product
+from taskfuse.lowering.plan import LoopVariables, item_name
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.shared_loops import Loop
 
 Trips = Callable[[Loop, Expr, TensorView], Expr]
-"""The trips of a loop of an extent around code of a tensor, in hardware indices."""
+"""The trips of a loop of an extent around code of a tensor, in hardware indices and the variables of loops around it."""
+MOST_ADDED = 64
+"""An instance's slots are added over so many trips of a loop at most: the sum is part of the text."""
 
 
 def check_pingpong(group: Group) -> None:
@@ -86,7 +89,9 @@ class Pingpong:
         return simplify(self.before + self.trips + self.after)
 
 
-def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial: list[Loop], node: Node, users: set[TensorView]) -> Pingpong | None:
+def find_pingpong(
+    fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, variables: LoopVariables, serial: list[Loop], node: Node, users: set[TensorView]
+) -> Pingpong | None:
     """How a consumer shares the channel, if an axis that is Serial in the producer is thread-bound in the consumer.
 
     Args:
@@ -95,7 +100,8 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
         users: its tensors that read the channel.
 
     Raises:
-        LoweringError: the readers bind the axis differently, or take unequal numbers of slots whose sum is unknown; or an instance may have no thread.
+        LoweringError: the readers bind the axis differently, or take unequal numbers of slots whose sum is unknown; an instance may have no thread; its slots
+            in a trip of a loop inside its own depend on the trip, and there are many trips.
     """
     bound = [loop for loop in serial if any(u.schedule.ptype(loop.axes[u]).is_bound for u in users)]
     if not bound:
@@ -135,9 +141,7 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
         )
     guard = None if prove(eq(product(own), index_range.extent), ranges.facts) else lt(index, product(own))
     values = digit_values(own, index, ranges.facts.with_assumption(ge(hardware_index(ptype), index_range.start)))
-    trips = const(1)
-    for loop in serial[serial.index(at) + 1 :]:
-        trips = trips * trips_of(loop, loop.axes[user].extent, user)
+    trips = _slots(serial[serial.index(at) + 1 :], trips_of, variables, user, ranges)
     outer = serial[serial.index(at) - 1] if at is not serial[0] else None
     late = any(g.pingpong_axis is not None and g.pingpong_axis in at.axes.values() for g in fusion.tasks.groups())
     width = product(own[own.index(at.axes[user]) + 1 :])
@@ -154,6 +158,26 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
         after = sum((select(lt(instance, v), t, 0) for v, t in enumerate(each) if v), const(0))
     depth = len(serial) - serial.index(at) - 1
     return Pingpong(at, ptype, outer, instance, count, depth, simplify(trips), simplify(before), simplify(after), width, threads, guard, late)
+
+
+def _slots(inside: Sequence[Loop], trips_of: Trips, variables: LoopVariables, user: TensorView, ranges: ThreadRanges) -> Expr:
+    """The slots that one instance takes in loops inside its own, outermost first; see :func:`find_pingpong` for the error."""
+    slots = const(1)
+    for loop in reversed(inside):
+        trips = trips_of(loop, loop.axes[user].extent, user)
+        if not variables.is_in(loop, slots):
+            slots = trips * slots
+        elif isinstance(trips, Const) and trips.value <= MOST_ADDED and item_name(variables.name(loop)) not in slots.free:
+            each = (substitute(slots, {variables.name(loop): const(v)}) for v in range(trips.value))
+            slots = sum((simplify(e, ranges.facts) for e in each), const(0))
+        else:
+            raise LoweringError(
+                what=user.name,
+                reason=f"its instances share a ring, and how many slots one takes in a trip of a loop of {trips} depends on the trip",
+                help=f"make the loop's trips a constant of at most {MOST_ADDED}, or keep the axis Serial in all roles",
+                location=user.location,
+            )
+    return slots
 
 
 def _is_alike(one: tuple[Axis, ...], axis: Axis, other: tuple[Axis, ...], other_axis: Axis) -> bool:

@@ -244,6 +244,11 @@ class LoopVariables:
         """The variable of a loop."""
         return self._names.setdefault(loop, f"i{len(self._names)}")
 
+    def is_in(self, loop: Loop, e: Expr) -> bool:
+        """Whether an expression has the variable of a loop, or its item of work."""
+        name = self._names.get(loop)
+        return name is not None and not e.free.isdisjoint((name, item_name(name)))
+
     def symbol(self, loop: Loop) -> Expr:
         """The variable of a loop, as an expression."""
         return sym(self.name(loop))

@@ -155,7 +155,8 @@ def _channels(state: State) -> None:
 
     Requires: ``order``, memory types, grid-stride loops. Ensures: ``channels``; every boundary is in the memory that its ring needs.
     """
-    state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.shared_loops.path, state.order, state.index_maps.trips)
+    maps = state.index_maps
+    state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.shared_loops.path, state.order, maps.trips, maps.variables)
     state.channels.check_memory(state.index_maps.memory)
     check_circular_waits(state.channels.channels, state.fusion, state.tree, state.shared_loops.path, positions(state.order))
 

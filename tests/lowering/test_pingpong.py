@@ -204,3 +204,34 @@ def test_each_instance_has_a_thread() -> None:
     said = refused(lambda: tf.lower(build(0)))
     assert "an instance that takes turns has no thread, and its producer waits for it" in said
     assert "help: bind its empty axis to another type than axis 0" in said
+
+
+def triangles(rows: int | str) -> tf.Fusion:
+    """Sums of the lower triangles of matrices, one matrix for each instance: trip i of the loop over rows takes i + 1 slots."""
+    with tf.Fusion("turn") as fusion:
+        x = tf.define_tensor([3, rows, 4], name="x")
+        a = tf.neg(x)
+        b = tf.tril(a)
+        c = tf.sum(b, 2)
+        fusion.add_output(c)
+    for tv in (b, c):
+        tv.axis(0).parallelize(TY)
+    fusion.group([fusion.task([a], "load"), fusion.task([b, c], "compute")], "g").parallelize(TZ)
+    for tv in (a, b):
+        tv.inline_at(3)
+    a.circular_buffer(2)
+    return fusion
+
+
+def test_slots_that_depend_on_a_loop_of_an_instance_are_added_over_its_trips() -> None:
+    fusion = triangles(5)
+    text = str(tf.lower(fusion))
+    assert "ch0.c.advance(14*threadIdx.y)" in text  # 1 + 2 + 3 + 4 + 4
+    agrees(fusion, numbers(3, 5, 4))
+
+
+def test_slots_that_depend_on_many_trips_are_refused() -> None:
+    assert lowering(triangles("N")) == (
+        "cannot lower tv2: its instances share a ring, and how many slots one takes in a trip of a loop of N depends on the trip\n"
+        "help: make the loop's trips a constant of at most 64, or keep the axis Serial in all roles"
+    )
