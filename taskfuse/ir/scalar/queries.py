@@ -14,6 +14,7 @@ from taskfuse.ir.scalar.logic import as_boolean, ge, not_
 from taskfuse.ir.scalar.lookups import lookups_of
 from taskfuse.ir.scalar.memory import forgotten_by
 from taskfuse.ir.scalar.rewrite import PENDING, Rewriter
+from taskfuse.ir.scalar.samples import fails_somewhere, samples_of
 from taskfuse.ir.scalar.transform import substitute
 
 NO_FACTS = Facts()
@@ -55,6 +56,21 @@ def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
 def prove(cond: IntLike, facts: Facts = NO_FACTS) -> bool:
     """True only if ``cond`` holds wherever the facts do. False means "not proved", not "false"."""
     condition = as_boolean(cond)
+    return not _fails(condition, facts) and _prove(condition, facts)
+
+
+def _fails(condition: Expr, facts: Facts) -> bool:
+    """True only if a condition about tables, which are long, fails at values at which the facts hold, and no result is known."""
+    if not lookups_of(condition) or condition in facts.known or condition in facts.strong_memo:
+        return False
+    asked, known, _ = counted(condition, facts.about(condition.free))
+    try:
+        return fails_somewhere(asked, samples_of(known))
+    except ZeroDivisionError:  # of constants
+        return False
+
+
+def _prove(condition: Expr, facts: Facts) -> bool:
     match condition:
         case And(args):
             return all(prove(arg, facts) for arg in args)
