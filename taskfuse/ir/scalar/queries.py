@@ -11,7 +11,7 @@ from taskfuse.ir.scalar.expr import TRUE, ZERO, And, Const, Expr, FloorDiv, IntL
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import as_boolean, ge, not_
-from taskfuse.ir.scalar.lookups import lookups_of
+from taskfuse.ir.scalar.lookups import integers_of, lookups_of
 from taskfuse.ir.scalar.memory import forgotten_by
 from taskfuse.ir.scalar.rewrite import PENDING, Rewriter
 from taskfuse.ir.scalar.samples import fails_somewhere, samples_of
@@ -81,7 +81,16 @@ def _prove(condition: Expr, facts: Facts) -> bool:
         case Not(Or(args)):
             return all(prove(not_(arg), facts) for arg in args)
         case _:
-            return simplify(condition, facts) is TRUE
+            return _follows_closely(condition, facts) or simplify(condition, facts) is TRUE
+
+
+def _follows_closely(condition: Expr, facts: Facts) -> bool:
+    """True only if a condition about tables follows from what is known of its symbols alone, which is asked of it at many places."""
+    if not lookups_of(condition) or condition in facts.strong_memo:
+        return False
+    close = facts.closely(integers_of(condition))
+    is_less = len(close.known) < len(facts.about(condition.free).known)
+    return is_less and not _fails(condition, close) and simplify(condition, close) is TRUE
 
 
 def _one_holds(conditions: Sequence[Expr], facts: Facts) -> bool:

@@ -56,3 +56,14 @@ def test_a_condition_about_tables_that_fails_somewhere_is_not_simplified(monkeyp
     monkeypatch.setattr("taskfuse.ir.scalar.queries.simplify", simplify)
     assert not prove(lt(first + second, 40), facts)
     assert not prove(or_(lt(first, 20), lt(second, 10)), facts)
+
+
+def test_a_condition_about_tables_is_asked_once_under_what_is_known_of_its_symbols() -> None:
+    i, length = sym("i"), parse_expr("clamp(t[3 of 9], 0, N)")
+    alone = Facts().with_range("i", 0, None).with_assumption(lt(2 * i, length))
+    for name in "jk":
+        facts = alone.with_range(name, 0, None).with_assumption(lt(i, 2 * sym(name)))
+        assert prove(lt(i, length), facts)
+        assert lt(i, length) in alone.strong_memo
+        assert lt(i, length) not in facts.strong_memo
+        assert prove(lt(2 * i, length + sym(name)), facts)  # not from these
