@@ -79,6 +79,8 @@ class Linear:
         terms, _ = terms_of(form)
         for atom, k in terms:
             if (isinstance(atom, Min) and k > 0) or (isinstance(atom, Max) and k < 0):
+                if any(self._at_least(form, e) for e in self._assumed if any(t is atom for t, _ in terms_of(e)[0])):
+                    return True
                 return all(self.nonnegative(form + (arg - atom) * k, depth) for arg in atom.args)
             if isinstance(atom, Product) and k > 0:
                 for i, least in enumerate(atom.factors):

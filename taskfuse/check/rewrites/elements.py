@@ -7,7 +7,7 @@ terms (:mod:`taskfuse.check.rewrites.sums`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
@@ -45,6 +45,8 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, R
 
 LIMIT = 1000
 """The most comparisons for one tensor."""
+SYMBOLS, NUMBERED = "r.", "r.of."
+"""What the names of new symbols begin with, and those of numbered ones."""
 DEPTH = 60
 """The most nested comparisons."""
 
@@ -56,12 +58,14 @@ class ElementPairs:
         same: tensors whose elements are known to be equal on both sides.
         finite: tensors whose elements are assumed finite: maxima to which sums are relative.
         compares: compares two elements with definitions as sets of terms.
+        bounded: what is known to be bounded by a reference, of numbered symbols (:mod:`~taskfuse.check.rewrites.linear_forms`).
     """
 
     def __init__(self, compares: Callable[[ElementPairs, At, At, Facts], None]) -> None:
         self.same: set[str] = set()
         self.finite: set[str] = set()
         self.compares = compares
+        self.bounded: set[tuple[object, At, Facts]] = set()
         self._equal: set[tuple[Operand, Operand, Facts, bool]] = set()
         self._failed: dict[tuple[Operand, Operand, Facts, bool], Different] = {}
         self._asked: dict[tuple[Operand, Operand, Facts, bool], int] = {}  # under way, each with its depth
@@ -84,7 +88,13 @@ class ElementPairs:
     def symbol(self) -> Sym:
         """A new symbol."""
         self._symbols += 1
-        return sym(f"r.{self._symbols}")
+        return sym(f"{SYMBOLS}{self._symbols}")
+
+    @staticmethod
+    def numbered(names: Iterable[str]) -> dict[str, Expr]:
+        """For each new symbol among some names one that its place among them says: questions about other new symbols become one question."""
+        made = sorted(int(name.removeprefix(SYMBOLS)) for name in names if name.startswith(SYMBOLS) and not name.startswith(NUMBERED))
+        return {f"{SYMBOLS}{k}": sym(f"{NUMBERED}{place}") for place, k in enumerate(made)}
 
     # -- elements -------------------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from math import inf, isinf
 from typing import NamedTuple
 
 from taskfuse.check.rewrites.elements import ElementPairs, is_equal, learn, shown
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, assuming, each_value, follows, moved_to, points
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, ChoiceOf, Different, assuming, each_value, follows, moved_to, points, symbols_of
 from taskfuse.check.rewrites.sums import reduced_points
 from taskfuse.dtypes import DType, contains
 from taskfuse.ir.combine import COMBINES
@@ -307,8 +307,25 @@ class LinearForms:
 
     # -- bounds ---------------------------------------------------------------------------------------------------------------------
 
-    def is_bounded(self, form: LinearForm, by: At, facts: Facts, depth: int = 3) -> bool:
-        """True only if a form is one of a reference's terms, or a reference to some of them."""
+    def is_bounded(self, form: LinearForm, by: At, facts: Facts) -> bool:
+        """True only if a form is one of a reference's terms, or a reference to some of them.
+
+        This is first asked under what is known of the symbols of both alone: then it is one question for all terms around, and for all tensors.
+        """
+        names = frozenset[str]().union(symbols_of(by), *(symbols_of(at) for at, _ in form.terms))
+        close = facts.closely(names)
+        values = self.elements.numbered(names | close.symbols)
+        known = close.renamed(values)
+        if known is None:
+            known, values = close, {}
+        asked = form.at(values), moved_to(by, values), known
+        if asked in self.elements.bounded or self._is_bounded(*asked):
+            self.elements.bounded.add(asked)
+            return True
+        more = len(close.known) < len(facts.known) or self._names  # known of the symbols as they are
+        return bool(more) and self._is_bounded(form, by, facts)
+
+    def _is_bounded(self, form: LinearForm, by: At, facts: Facts, depth: int = 3) -> bool:
         if len(form.terms) == 1 and not form.constant:
             ((at, q),) = form.terms
             if q == 1 and is_one(at, by, facts):
@@ -335,7 +352,7 @@ class LinearForms:
                 here = assuming(inside, (*conditions, *case.conditions))
                 if case.form.narrowed or (not case.form.terms and not self._is_nothing(case.form, by)):
                     return False
-                if case.form.terms and not self.is_bounded(case.form, by, here, depth - 1):
+                if case.form.terms and not self._is_bounded(case.form, by, here, depth - 1):
                     return False
         return True
 

@@ -52,6 +52,17 @@ def moved_to(at: At, values: Mapping[str, Expr]) -> At:
     return At(at.side, map_operand(at.operand, lambda e: substitute(e, values)))
 
 
+def symbols_of(at: At) -> frozenset[str]:
+    """The symbols in the indices of an operand."""
+    match at.operand:
+        case Access(index=index):
+            return frozenset[str]().union(*(e.free for e in index))
+        case IndexOf(value=value):
+            return value.free
+        case _:
+            return frozenset()
+
+
 class ChoiceOf(NamedTuple):
     """The value of an element where a condition holds, and none of the previous conditions."""
 

@@ -117,12 +117,19 @@ def case_that_holds(node: Node, rule: Pick, conditions: list[Expr], around: Cons
         conditions: those of the cases, at the element in question.
         around: the facts there, whether or not ``given`` holds.
     """
-    held = {*given, *(_in_one_form(c, around) for c in given)}
-    here = around.given(*given, *(c for c in held if c not in given))
+    here, held = around.given(*given), {*given}
     for case, condition in zip(rule.cases, conditions, strict=True):
-        parts = [c if c in held else _in_one_form(c, around) for c in conjuncts(condition)]
+        parts = conjuncts(condition)
         if all(c in held or proves(here, c) for c in parts):
             return case.operand
+        if _are_denied(parts, held):
+            continue
+        if any(map(lookups_of, parts)):
+            held |= {_in_one_form(c, around) for c in given}
+            here = here.given(*(c for c in held if c not in given))
+            parts = [c if c in held else _in_one_form(c, around) for c in parts]
+            if all(c in held or proves(here, c) for c in parts):
+                return case.operand
         if not _fails(parts, here, held):
             break
     raise Open("the case of its definition that holds is unknown", node)
@@ -137,7 +144,12 @@ def _in_one_form(condition: Expr, around: Constraints) -> Expr:
 
 def _fails(parts: Sequence[Expr], here: Constraints, given: set[Expr]) -> bool:
     """True if some of ``parts`` are known to fail together: one of them does, or what is given is that not all of several hold."""
-    return any({*conjuncts(not_(g))} <= {*parts} for g in given) or any(proves(here, not_(c)) for c in parts) or proves(here, not_(and_(*parts)))
+    return _are_denied(parts, given) or any(proves(here, not_(c)) for c in parts) or proves(here, not_(and_(*parts)))
+
+
+def _are_denied(parts: Sequence[Expr], given: set[Expr]) -> bool:
+    """True if what is given is that not all of several of ``parts`` hold."""
+    return any({*conjuncts(not_(g))} <= {*parts} for g in given)
 
 
 def one_holds(constraints: Constraints, conditions: list[Expr]) -> bool:

@@ -1,63 +1,51 @@
-"""A reduction is covered: each read of its result finds every term, once.
+"""A result that is read is that of accumulators which take its terms: which ones they are, when they do, and what joins them.
 
 Terms are added to accumulators, which are registers: by one statement, or several copies of it, in loops over the reduced axes. Loops that also surround a
-reader are one iteration for it. The others, with the threads and blocks whose partial results have been joined, must visit every point of the
-reduction's domain that belongs to the element, once. A point past the end of an axis must add nothing. The accumulator is set before the first term.
+reader are one iteration for it. The accumulator is set before the first term. That the terms of the others, with those of the threads and blocks whose partial
+results have been joined, are all of the element, once, is proved in :mod:`~taskfuse.check.values.term_coverage`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskfuse.check.bounded_variables import with_names
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node, StatementBlock
+from taskfuse.check.statement_tree import Node, StatementBlock
 from taskfuse.check.tables import ValueTable
-from taskfuse.check.values.accumulators import Term, determined, disjoint, is_determined, is_read, read_places, touches
+from taskfuse.check.values.accumulators import Term, disjoint, is_determined, is_read, read_places, touches
 from taskfuse.check.values.arms import in_concurrent_arm
 from taskfuse.check.values.block_threads import BlockThreads
 from taskfuse.check.values.claims import Instructions, Place
-from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import CrossThreadReductions, Joined
 from taskfuse.check.values.iterations import own_accumulators
-from taskfuse.check.values.joined_terms import in_blocks, members_of, one_element, row_spans, taken_by, thread_atoms
+from taskfuse.check.values.joined_terms import taken_by, thread_atoms
 from taskfuse.check.values.match import where_found
-from taskfuse.check.values.neutral_terms import end_of_terms
 from taskfuse.check.values.questions import inside, known_at, proves
 from taskfuse.check.values.rescaling import Rescaling
-from taskfuse.check.values.residues import residues
-from taskfuse.check.values.runs import Span, Visits, known_of, runs
+from taskfuse.check.values.runs import known_of
 from taskfuse.check.values.scans import in_order
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.starts import Starts
+from taskfuse.check.values.term_coverage import TermCoverage
 from taskfuse.check.values.write_and_read import LIMIT, Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing, is_about_common_loops, is_said_alike
 from taskfuse.ir.scalar import (
     Const,
     Expr,
-    Facts,
-    Select,
     Sym,
     conjuncts,
     const,
     eq,
-    evaluate,
     ge,
     gt,
-    is_boolean,
     le,
-    lookups_of,
-    maximum,
-    minimum,
-    not_,
     private,
     simplify,
     substitute,
@@ -68,7 +56,6 @@ from taskfuse.kir.nodes import For
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Definition, Iterate, Reduce
 
-Ints = NDArray[np.int64]
 MOST_ACCUMULATORS = 4096
 """The most accumulators of a thread that are checked one by one."""
 
@@ -79,19 +66,19 @@ class Reductions:
     Attributes:
         terms: accumulator -> the statements that take its terms.
         starts: the statements that set it.
+        coverage: the points whose terms it takes.
     """
 
     def __init__(self, writes: Writes, instructions: Instructions) -> None:
         self.writes = writes
         self.instructions = instructions
         self.terms: dict[str, list[Term]] = {}
-        self.overhangs: set[Node] = set()
         self.rescaling = Rescaling(writes)
         self.starts = Starts(writes, self.terms)
+        self.coverage = TermCoverage(writes)
         self._parts: dict[str, list[Node]] = {}
         self._changes: dict[str, list[Place]] = {}
         self._known: dict[tuple[object, ...], Open | None] = {}
-        self._near: dict[tuple[frozenset[object], frozenset[Expr]], Facts] = {}
 
     def enter(self, node: Node, holds: Holds) -> None:
         """Add a statement that starts, adds to, or joins accumulators."""
@@ -257,7 +244,7 @@ class Reductions:
             try:
                 own_accumulators(group[0], shared, starts)
                 self.starts.check(want, group, scope, constraints, definition, joined)
-                self._cover(group, scope, definition, constraints, joined, want)
+                self.coverage.check(group, scope, definition, constraints, joined, want)
                 if isinstance(definition.rule, Iterate):
                     self._in_order(group, scope, definition.rule)
                 if isinstance(definition.rule, Reduce):
@@ -311,225 +298,6 @@ class Reductions:
             for part in conjuncts(c):
                 if stmt.var in part.free and not proves(around, part):
                     raise Open(f"its terms may not be taken in the last iteration: under {part}", t.node)
-
-    # -- the terms ------------------------------------------------------------------------------------------------------------------
-
-    def _cover(self, group: list[Term], scope: list[Node], definition: Definition, constraints: Constraints, joined: Joined | None, want: Place) -> None:
-        choice = self._choice(group, scope, constraints, want)
-        for case in () if choice is None else (choice, not_(choice)):
-            within = constraints.given(case)
-            taken = [t for t in group if not_(case) not in _parts(t)]
-            if not within.empty and not taken:
-                raise Open(f"an accumulator takes no terms under {case}", want.node)
-            if not within.empty:
-                self._cover(taken, scope, definition, within, joined, want)
-        if choice is not None:
-            return
-        space = definition.space
-        kept = {e.name for e in definition.place if isinstance(e, Sym)}
-        axes = [k for k in range(len(space)) if f"i{k}" not in kept]
-        own = determined(group[0], scope)
-        said = determined(group[0], [n for n in scope if n in want.node.loops])
-        at = {e.name: w for e, w in zip(group[0].place.index, want.index, strict=True) if isinstance(e, Sym) and e.name in said}
-        listed: AbstractSet[str] = THREADS if joined is None else joined.threads.index.keys()
-        blocks: dict[str, Span] = {}
-        grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
-        rows: list[Mapping[str, Ints] | None] = [None]
-        if joined is not None:  # of whichever thread and block
-            assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(listed | joined.blocks.keys()))
-            constraints = constraints.about(const(0))[0].given(*assumptions)
-            blocks = {name: (const(0), grid[name]) for name in joined.blocks}
-            rows = [*members_of(joined, group, axes, want)]
-            one_element(joined, group, constraints)
-        digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
-
-        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool, strong: bool) -> bool:
-            """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms.
-
-            Args:
-                plain: the points as loops say them: what conditions say of their symbols is not put in.
-                strong: ends are simplified by all that is known of the element.
-            """
-            visits: list[Visits] = []
-            along: dict[str, Span] = {}
-            if joined is not None and row is not None and joined.threads.along and joined.threads.along not in row:
-                along = {joined.threads.along: (const(0), joined.threads.extent)}
-            last = [substitute(e, joined.blocks) if joined is not None else e for e in group[-1].point]
-            element = {k: last[k] for k in range(len(space)) if k not in axes}
-            there = constraints.given(*inside(element.values(), (space[k] for k in element)))
-            ends = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, there, group[-1].node.context.facts, strong=strong)
-            extents: list[Expr] = []
-            for t in group:
-                loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
-                exists = (*(inside(t.point, space) if everywhere else ()), *self._read(t, definition))
-                spans, conditions = runs(
-                    t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at), spared=plain
-                )
-                values = list(t.point)
-                if joined is not None:
-                    spans, conditions = in_blocks(joined, spans, conditions, grid, constraints)
-                    values = [substitute(e, joined.blocks) for e in values]
-                near = known_of(t.node, dict(t.points)) if plain else t.node.context.constraints
-                known = near.facts if joined is None else _with_ranges_of(values, near.facts, constraints.facts)
-                point, extents = residues(definition, axes, values, known, ends, there.facts)
-                if digits:
-                    conditions += self._belongs(t, definition, values, (spans.keys(), row or {}), joined, constraints)
-                conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
-                visits.append(Visits(t.node, tuple(point), spans | row_spans(row), tuple(conditions), t.node.context.ranges, row or None))
-            return covered(visits, tuple(extents), there)
-
-        for row in rows:
-            overhang = self._first_said(
-                lambda everywhere, plain, strong, row=row: beyond(row, everywhere=everywhere, plain=plain, strong=strong),
-                digits,
-                bool(self._ends(definition, axes)),
-            )
-            if overhang or digits:
-                self.overhangs.update(t.node for t in group)
-
-    @staticmethod
-    def _belongs(
-        t: Term,
-        definition: Definition,
-        values: list[Expr],
-        running: tuple[AbstractSet[str], Mapping[str, Ints]],
-        joined: Joined | None,
-        constraints: Constraints,
-    ) -> Iterator[Expr]:
-        """The conditions under which points of a term are of its element, of which some indices are digits: it says nothing of the digits of other points.
-
-        Points of other elements are never taken, so without this they would stand for points that are not taken, with the same other digits.
-
-        Args:
-            running: the symbols that differ from point to point, and the threads whose terms are joined, which are of one element (:func:`members_of`). Others
-                have one value for the element and its reader.
-            constraints: those at the reader.
-        """
-        loops, threads = running
-        wanted = [substitute(e, joined.blocks) if joined is not None else e for e in t.place.element]
-        around = known_of(t.node, dict(t.points)).given(*inside(wanted, definition.shape))
-        facts = around.facts if joined is None else _with_ranges_of(values, around.facts, constraints.facts)
-        at = {f"i{k}": e for k, e in enumerate(values)}
-        for e, index in zip(definition.place, wanted, strict=True):
-            if isinstance(e, Sym):
-                continue
-            belongs = eq(simplify(substitute(e, at), facts), index)
-            if belongs.free.isdisjoint(loops | threads.keys()) and (proves(around, belongs) or proves(constraints, belongs)):
-                continue
-            if not index.free.isdisjoint(loops - threads.keys()):
-                raise Open(f"a term is of an element that differs within its loops: {index}", t.node)
-            yield simplify(belongs, facts)
-
-    @staticmethod
-    def _first_said(beyond: Callable[[bool, bool, bool], bool], digits: bool, ends: bool) -> bool:
-        """What is found in the first of several equivalent ways of saying which points are visited, and where axes end. Raises the first :class:`Open`."""
-        first: Open | None = None
-        for strong in (False, True) if ends else (False,):
-            for plain, everywhere in ((False, True), (False, False), (True, True), (True, False)):
-                if everywhere or plain or digits:
-                    try:
-                        return beyond(everywhere, plain, strong)
-                    except Open as error:
-                        first = first or error.again()
-        assert first is not None
-        raise first
-
-    def _choice(self, group: list[Term], scope: list[Node], constraints: Constraints, want: Place) -> Expr | None:
-        """A condition under which some terms are taken, and others under its negation, where neither is known to hold: each is a case of its own.
-
-        It has the same value where the terms are taken and where the result is read, as it depends on the loops around both alone.
-        """
-        if len(group) < 2:
-            return None
-        shared = {n.stmt.var for n in scope if isinstance(n.stmt, For) and n in want.node.loops}
-        same = shared | {dim.name for dim in self.writes.tree.kernel.extents}
-        listed = {part for t in group for part in _parts(t)}
-        choices = (p for t in group for p in _parts(t) if p.free <= same and not p.free.isdisjoint(shared) and not_(p) in listed)
-        return next((p for p in choices if not proves(constraints, p) and not proves(constraints, not_(p))), None)
-
-    def _read(self, t: Term, definition: Definition) -> list[Expr]:
-        """What holds of the element that a term belongs to, if anybody reads it, as it is and as it is at the term; nothing else is asked of elements."""
-        at = {f"i{k}": e for k, e in enumerate(t.point)}
-        said = self.writes.read_elements.conditions(definition.tensor, [substitute(e, at) for e in definition.place])
-        return [*said, *(simplify(c, t.node.context.facts) for c in said)]
-
-    def _ends(self, definition: Definition, axes: list[int]) -> dict[int, Expr]:
-        """Where terms end along reduced axes, for those that say it, over the indices of the element."""
-        given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
-        ends = {k: given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes}
-        return {k: end for k, end in ends.items() if end is not None}
-
-    def _with_terms(
-        self, definition: Definition, axes: list[int], element: Mapping[str, Expr], constraints: Constraints, facts: Facts, *, strong: bool
-    ) -> dict[int, Expr]:
-        """The extents of the reduced axes as far as terms may be other than neutral, for one element; of those that end before the axis does.
-
-        Args:
-            facts: those wherever a term of the element is taken. An element without a term has ends, too, so only the ranges of its own indices count.
-            strong: simplify what is inside of ends by all that is known of the element, not only of their symbols.
-        """
-        found: dict[int, Expr] = {}
-        for k, end in self._ends(definition, axes).items():
-            end, extent = substitute(end, element), definition.space[k]
-            if strong:
-                end = simplify(end, _with_ranges_of(element.values(), facts, constraints.facts))
-                found[k] = simplify(minimum(extent, maximum(end, 0)), constraints.facts)
-                continue
-            end = simplify(end, self._nearby(end, facts, constraints.facts))
-            end = end if proves(constraints, ge(end, 0)) else maximum(end, 0)
-            found[k] = end if proves(constraints, le(end, extent)) else minimum(extent, end)
-        return found
-
-    def _nearby(self, e: Expr, facts: Facts, before: Facts) -> Facts:
-        """What is known of the symbols of an expression alone: their ranges, and conditions on no others; without tables, of which these say little.
-
-        The same object wherever that is the same.
-        """
-        waiting = set(e.free)
-        found: dict[str, tuple[Expr | None, Expr | None]] = {}
-        while waiting:
-            name = waiting.pop()
-            span = before.ranges.get(name, facts.ranges.get(name))
-            if span is not None and name not in found:
-                found[name] = span
-                waiting |= {other for bound in span if bound is not None for other in bound.free}
-        conditions = [c for c in before.known if c.free <= found.keys() and not lookups_of(c)]
-        key = frozenset(found.items()), frozenset(conditions)
-        known = self._near.get(key)
-        if known is None:
-            known = self.writes.tree.declared.constraints.facts.with_ranges(found)
-            for c in sorted(conditions, key=str):
-                known = known.with_assumption(c)
-            self._near[key] = known
-        return known
-
-    def _held(self, t: Term, constraints: Constraints, joined: Joined | None, at: Mapping[str, Expr]) -> list[Expr]:
-        """The conditions around a term, and those under which its loops have iterations, that hold where its result is read.
-
-        Conditions of terms that are joined are checked thread by thread.
-
-        Args:
-            at: the loops whose variables the accumulator's place says, by what they are where it is read.
-        """
-        stops = [n.stmt.stop for n in t.node.loops if isinstance(n.stmt, For)]
-        found: list[Expr] = []
-        while stops:
-            stop = stops.pop()
-            if isinstance(stop, Select):
-                found += (part for part in conjuncts(stop.cond) if proves(constraints, substitute(part, at)))
-                stops.append(stop.a)
-            elif is_boolean(stop) and not isinstance(stop, Const):  # one iteration where the condition holds
-                found += (part for part in conjuncts(stop) if proves(constraints, substitute(part, at)))
-        for c in t.node.conditions:
-            for part in conjuncts(c):
-                holds = proves(constraints, substitute(part, at))
-                if joined is None and part.free <= THREADS and not holds:
-                    around = known_of(t.node, dict(t.points)).given(*inside(t.point, self.writes.definitions[t.place.tensor].space))
-                    if not proves(around, part):
-                        raise Open(f"terms are taken under {part}, and read under other conditions", t.node)
-                if holds or (joined is None and part.free <= THREADS):
-                    found.append(part)
-        return found
 
     # -- threads and blocks ---------------------------------------------------------------------------------------------------------
 
@@ -614,18 +382,6 @@ class Reductions:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
 
 
-def _with_ranges_of(expressions: Iterable[Expr], facts: Facts, before: Facts) -> Facts:
-    """Some facts, and from others the ranges of the symbols of some expressions, with the ranges of the symbols in these."""
-    waiting = {name for e in expressions for name in e.free}
-    found: dict[str, tuple[Expr | None, Expr | None]] = {}
-    while waiting:
-        name = waiting.pop()
-        if name in facts.ranges and name not in before.ranges and name not in found:
-            found[name] = facts.ranges[name]
-            waiting |= {other for bound in found[name] if bound is not None for other in bound.free}
-    return before.with_ranges(found) if found else before
-
-
 def _decided(e: Expr, node: Node, started: Collection[Expr], within: Mapping[str, tuple[int, int]]) -> Expr:
     """An axis of a term's element, by what is known of the loops around and of where its accumulator is set; or by all conditions, where that leaves it a
     part of another number.
@@ -640,15 +396,3 @@ def _decided(e: Expr, node: Node, started: Collection[Expr], within: Mapping[str
     loops = constraints.about(const(0))[0].given(*(a for a in constraints.assumptions if not isinstance(a, Expr) or a in started))
     plain = simplify(e, loops.facts.with_ranges(within))
     return plain if all(isinstance(t, Sym) for t, _ in terms_of(plain)[0]) else simplify(e, constraints.facts.with_ranges(within))
-
-
-def _parts(t: Term) -> list[Expr]:
-    """The conditions around a term, one by one."""
-    return [part for c in t.node.conditions for part in conjuncts(c)]
-
-
-def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:
-    """True if a condition on threads holds for all those of a row; without rows, it is one under which the result is read."""
-    if row is None:
-        return True
-    return condition.free <= row.keys() and bool(np.all(evaluate(condition, row)))

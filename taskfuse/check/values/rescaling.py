@@ -22,7 +22,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing
-from taskfuse.ir.scalar import ONE, Const, Expr, const, evaluate, le, lt, maximum, minimum, substitute, sym
+from taskfuse.ir.scalar import ONE, Const, Expr, Facts, FloorDiv, Mod, const, evaluate, le, lookups_of, lt, maximum, minimum, rebuild, simplify, substitute, sym
 from taskfuse.kir.nodes import For
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -135,7 +135,13 @@ def _end(t: Term, definition: Definition, axis: int) -> Expr:
     ends = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
     if axis not in ends:
         return extent
-    return minimum(extent, maximum(substitute(ends[axis], {f"i{k}": e for k, e in enumerate(t.point)}), 0))
+    end = substitute(ends[axis], {f"i{k}": e for k, e in enumerate(t.point)})
+    return minimum(extent, maximum(_tiles_named(end, known_at(t.place).facts), 0))
+
+
+def _tiles_named(e: Expr, facts: Facts) -> Expr:
+    """An end in which quotients of indices, such as the tile of a row, that have one value are that value: statements of different rows then ask one question."""
+    return simplify(e, facts) if isinstance(e, FloorDiv | Mod) and not lookups_of(e) else rebuild(e, lambda x: _tiles_named(x, facts))
 
 
 def _wanted(t: Term) -> Place:

@@ -158,7 +158,7 @@ def _symbolic(structure: Structure) -> Iterator[Checked]:
     for obligation, node in read_before_written(structure):
         failed = True
         yield obligation, node
-    for node in sorted(reductions.overhangs, key=lambda n: n.number):
+    for node in sorted(reductions.coverage.overhangs, key=lambda n: n.number):
         try:
             statements.terms.neutral(statements.written[node])
         except Open as error:

@@ -11,6 +11,7 @@ from taskfuse.ir.scalar.arithmetic import linear_parts, sub
 from taskfuse.ir.scalar.evaluation import Samples
 from taskfuse.ir.scalar.expr import TRUE, And, Compare, CompareOp, Const, Expr, IntLike, Mod, Not, Or, sym, wrap
 from taskfuse.ir.scalar.logic import as_boolean, not_
+from taskfuse.ir.scalar.lookups import integers_of
 from taskfuse.ir.scalar.transform import substitute
 
 Interval = tuple[int | None, int | None]
@@ -155,6 +156,21 @@ class Facts:
                 if name in free:
                     waiting |= free - near
         return near
+
+    def closely(self, names: frozenset[str]) -> Facts:
+        """As :meth:`about`, with fewer facts: what is said of some symbols, of those in their bounds, and of tables, alone."""
+        base, added = self._additions()
+        near, waiting = set[str](), set(names)
+        while waiting:
+            name = waiting.pop()
+            near.add(name)
+            waiting |= {n for bound in self.ranges.get(name, ()) if bound is not None for n in integers_of(bound)} - near
+        for more in reversed(added):
+            if isinstance(more, Expr):
+                base = base.with_assumption(more) if integers_of(more) <= near else base
+            elif not near.isdisjoint(more):
+                base = base.with_ranges({n: bounds for n, bounds in more.items() if n in near})
+        return base
 
     @property
     def symbols(self) -> frozenset[str]:

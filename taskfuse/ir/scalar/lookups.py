@@ -24,6 +24,7 @@ def elements_of(e: Expr) -> tuple[Element, ...]:
     return tuple(found for found in lookups_of(e) if isinstance(found, Element))
 
 
+@remembered(MEMORY)
 def integers_of(e: Expr) -> frozenset[str]:
     """Names of the integer symbols of ``e``, without the tensors whose elements occur."""
     if not lookups_of(e):

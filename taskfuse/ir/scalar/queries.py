@@ -11,9 +11,10 @@ from taskfuse.ir.scalar.expr import TRUE, ZERO, And, Const, Expr, FloorDiv, IntL
 from taskfuse.ir.scalar.facts import Facts, Interval
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import as_boolean, ge, not_
-from taskfuse.ir.scalar.lookups import lookups_of
+from taskfuse.ir.scalar.lookups import integers_of, lookups_of
 from taskfuse.ir.scalar.memory import forgotten_by
 from taskfuse.ir.scalar.rewrite import PENDING, Rewriter
+from taskfuse.ir.scalar.samples import fails_somewhere, samples_of
 from taskfuse.ir.scalar.transform import substitute
 
 NO_FACTS = Facts()
@@ -55,6 +56,21 @@ def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
 def prove(cond: IntLike, facts: Facts = NO_FACTS) -> bool:
     """True only if ``cond`` holds wherever the facts do. False means "not proved", not "false"."""
     condition = as_boolean(cond)
+    return not _fails(condition, facts) and _prove(condition, facts)
+
+
+def _fails(condition: Expr, facts: Facts) -> bool:
+    """True only if a condition about tables, which are long, fails at values at which the facts hold, and no result is known."""
+    if not lookups_of(condition) or condition in facts.known or condition in facts.strong_memo:
+        return False
+    asked, known, _ = counted(condition, facts.about(condition.free))
+    try:
+        return fails_somewhere(asked, samples_of(known))
+    except ZeroDivisionError:  # of constants
+        return False
+
+
+def _prove(condition: Expr, facts: Facts) -> bool:
     match condition:
         case And(args):
             return all(prove(arg, facts) for arg in args)
@@ -65,7 +81,16 @@ def prove(cond: IntLike, facts: Facts = NO_FACTS) -> bool:
         case Not(Or(args)):
             return all(prove(not_(arg), facts) for arg in args)
         case _:
-            return simplify(condition, facts) is TRUE
+            return _follows_closely(condition, facts) or simplify(condition, facts) is TRUE
+
+
+def _follows_closely(condition: Expr, facts: Facts) -> bool:
+    """True only if a condition about tables follows from what is known of its symbols alone, which is asked of it at many places."""
+    if not lookups_of(condition) or condition in facts.strong_memo:
+        return False
+    close = facts.closely(integers_of(condition))
+    is_less = len(close.known) < len(facts.about(condition.free).known)
+    return is_less and not _fails(condition, close) and simplify(condition, close) is TRUE
 
 
 def _one_holds(conditions: Sequence[Expr], facts: Facts) -> bool:

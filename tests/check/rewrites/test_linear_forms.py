@@ -116,3 +116,19 @@ def test_references_are_maxima_of_floats_from_nothing_on() -> None:
     assert reference(at(TOP, ROW)) is not None
     assert reference(at(RUN, ROW, COLUMN)) is not None
     assert reference(at(Z, ROW, COLUMN)) is None
+
+
+def test_a_bound_that_holds_for_all_elements_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    elements, start = ElementPairs(compare_terms), Facts()
+
+    def question() -> tuple[LinearForm, At, Facts]:
+        (i, facts), k = elements.fresh(const(4), start), elements.symbol()
+        return LinearForm(((at(RUN, i, 31), ONE),)), at(TOP, i), facts.with_range(k.name, 0, 9).with_assumption(lt(i, k))
+
+    def not_shown(self: LinearForms, form: LinearForm, by: At, facts: Facts) -> bool:
+        return False
+
+    assert LinearForms(elements, frozenset()).is_bounded(*question())
+    monkeypatch.setattr(LinearForms, "_is_bounded", not_shown)
+    assert LinearForms(elements, frozenset()).is_bounded(*question())
+    assert not LinearForms(ElementPairs(compare_terms), frozenset()).is_bounded(*question())

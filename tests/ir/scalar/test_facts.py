@@ -45,6 +45,18 @@ def test_facts_about_some_symbols_are_those_that_bear_on_them() -> None:
     assert prove(lt(sym("j"), 98), all_of_them)
 
 
+def test_facts_of_some_symbols_alone_leave_out_what_connects_them_with_others() -> None:
+    start = Facts().with_range("N", 1, None)
+    one = start.with_range("i", 0, parse_expr("N - 1"))
+    alone = one.with_assumption(lt(2 * sym("i"), sym("N")))
+    both = alone.with_range("j", 0, 7).with_assumption(lt(sym("j"), sym("i")))
+    assert both.closely(frozenset("i")) is alone
+    assert both.closely(frozenset("j")) is start.with_range("j", 0, 7)
+    assert both.closely(frozenset("ij")) is both
+    table = parse_expr("clamp(t[i of N], 0, 9)")
+    assert both.with_assumption(lt(table, 5)).closely(frozenset("i")) is alone.with_assumption(lt(table, 5))  # a table is no symbol
+
+
 def test_facts_of_other_origins_are_kept_as_a_whole() -> None:
     replaced = Facts().with_range("i", 0, 9).with_range("j", 0, 9).with_range("i", 0, 5)
     assert replaced.about(frozenset("j")) is replaced

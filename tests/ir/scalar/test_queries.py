@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from taskfuse.ir.scalar import Expr, Facts, evaluate, is_multiple, minimum, sym, unsafe_divisor
+from taskfuse.ir.scalar import Expr, Facts, evaluate, is_multiple, lt, minimum, or_, parse_expr, prove, sym, unsafe_divisor
 from tests.ir.scalar.generated import EXPRESSIONS, NEST, NEST_POINTS
 from tests.ir.scalar.nests import DIMS, N, S, x
 
@@ -44,3 +44,26 @@ def test_constant_divisors_decide_a_multiple_without_rewriting(monkeypatch: pyte
     facts = Facts().with_multiple("N", 8)
     assert is_multiple(4 * minimum(128 * (x // S) + 2 * S, N - 2), 8, facts)
     assert is_multiple(0, 8, facts)
+
+
+def test_a_condition_about_tables_that_fails_somewhere_is_not_simplified(monkeypatch: pytest.MonkeyPatch) -> None:
+    def simplify(e: Expr, facts: Facts) -> Expr:
+        raise AssertionError(f"{e} is simplified under {facts}")
+
+    first, second = (parse_expr(f"clamp(t[{i} of 8], 0, 50)") for i in (2, 5))
+    facts = Facts().with_assumption(lt(second, 30))
+    assert prove(lt(first + second, 90), facts)
+    monkeypatch.setattr("taskfuse.ir.scalar.queries.simplify", simplify)
+    assert not prove(lt(first + second, 40), facts)
+    assert not prove(or_(lt(first, 20), lt(second, 10)), facts)
+
+
+def test_a_condition_about_tables_is_asked_once_under_what_is_known_of_its_symbols() -> None:
+    i, length = sym("i"), parse_expr("clamp(t[3 of 9], 0, N)")
+    alone = Facts().with_range("i", 0, None).with_assumption(lt(2 * i, length))
+    for name in "jk":
+        facts = alone.with_range(name, 0, None).with_assumption(lt(i, 2 * sym(name)))
+        assert prove(lt(i, length), facts)
+        assert lt(i, length) in alone.strong_memo
+        assert lt(i, length) not in facts.strong_memo
+        assert prove(lt(2 * i, length + sym(name)), facts)  # not from these
