@@ -1,4 +1,6 @@
-"""Conditions on the places of accesses: overlapping buffers, arrays of negative extent, choices that read what another case guards, indices that are data or sums of symbolic weights."""
+"""Conditions on the places of accesses: overlapping buffers, arrays of negative extent, choices that read what another case guards, indices that are data or
+sums of symbolic weights.
+"""
 
 from __future__ import annotations
 
