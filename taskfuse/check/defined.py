@@ -2,8 +2,8 @@
 
 A divisor is at least 1, and an index of a table of constants is inside it: the other rules hold only for expressions that have values. A choice has a
 case that holds, unless definitions say of which case an element is. Loop steps are at least 1 and advances of cursors at least 0; a slot of an mbarrier
-exists, and no buffer begins before Shared memory. An mbarrier counts at least one arrival, a semaphore one release: a phase without any would be complete
-at once.
+exists. No buffer begins before Shared memory, and no array has a negative extent: what lies behind it would lie on what stands before it. An mbarrier counts
+at least one arrival, a semaphore one release: a phase without any would be complete at once.
 
 Claims and definitions have values, too: the proof of values computes with them.
 
@@ -250,8 +250,7 @@ def of_claim(stmt: Stmt) -> Iterator[Demand]:
 
 def of_definition(d: Definition) -> Iterator[Demand]:
     """The demands of a tensor's definition on its expressions, at every point of its iteration space."""
-    for e in (*d.shape, *d.space):
-        yield from demands(e)
+    yield from _extents(f"{d.tensor}, or of its iteration space", (*d.shape, *d.space))
     inside = tuple(c for k, n in enumerate(d.space) for c in (ge(sym(f"i{k}"), 0), lt(sym(f"i{k}"), n)))
     yield from _under(inside, chain.from_iterable(map(demands, d.place)))
     before: Conditions
@@ -293,22 +292,30 @@ def _operand(operand: Operand) -> Conditions:
             return ()
 
 
+def _extents(name: str, extents: Iterable[Expr]) -> Iterator[Demand]:
+    """The demands on the extents of an array."""
+    for e in extents:
+        yield from demands(e)
+        if not _is_at_least(e, 0):
+            yield Demand("extents", f"an extent of {name}:", e, 0)
+
+
 def of_launch(kernel: Kernel) -> Iterator[tuple[Demand, str, Context]]:
     """The demands on the expressions that the host evaluates, their subjects, and the assumptions then."""
     context = declared(kernel)
     for p in kernel.params:
         if isinstance(p, TensorParam):
-            yield from ((d, p.name, context) for e in p.shape for d in demands(e))
+            yield from ((d, p.name, context) for d in _extents(p.name, p.shape))
     for e in (*kernel.grid, *kernel.block, *kernel.cluster):
         yield from ((d, "the launch", context) for d in demands(e))
     for b in kernel.buffers:
-        for e in b.shape if b.offset is None else (*b.shape, b.offset):
-            yield from ((d, b.name, context) for d in demands(e))
-        if b.offset is not None and not _is_at_least(b.offset, 0):
-            yield Demand("offsets", f"the offset of {b.name}:", b.offset, 0), b.name, context
+        yield from ((d, b.name, context) for d in _extents(b.name, b.shape))
+        if b.offset is not None:
+            yield from ((d, b.name, context) for d in demands(b.offset))
+            if not _is_at_least(b.offset, 0):
+                yield Demand("offsets", f"the offset of {b.name}:", b.offset, 0), b.name, context
     for s in kernel.semaphores:
-        for e in (*s.shape, s.count):
-            yield from ((d, s.name, context) for d in demands(e))
+        yield from ((d, s.name, context) for d in chain(_extents(s.name, s.shape), demands(s.count)))
         if not _is_at_least(s.count, 1):
             yield Demand("counts", f"the count of {s.name}:", s.count, 1), s.name, context
 
@@ -385,5 +392,6 @@ _HOLDS = {
     "bytes": "numbers of expected bytes are at least 0",
     "slots": "slots of mbarriers are in range",
     "offsets": "offsets of buffers are at least 0",
+    "extents": "extents of arrays are at least 0",
     CHOICES: "choices have a case that holds",
 }

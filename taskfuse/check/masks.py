@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.flags import all_of, any_of
-from taskfuse.ir.scalar import Const, Expr, evaluate
+from taskfuse.ir.scalar import Const, Expr, TableIndexError, evaluate
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.target import MAX_THREADS, WARP
 
@@ -40,7 +40,8 @@ class Masks:
                 pass
 
     def of(self, conditions: Iterable[Expr]) -> Mask | None:
-        """The threads that satisfy conditions; ``None`` if this depends on more than constants."""
+        """The threads that satisfy conditions; ``None`` if this depends on more than constants, or a condition has no value
+        (:mod:`taskfuse.check.defined` then refuses it)."""
         if self.shape is None:
             return None
         found: Mask | None = None
@@ -49,7 +50,11 @@ class Masks:
             if one is None:
                 if not c.free <= THREADS:
                     return None
-                one = self._known[c] = np.broadcast_to(np.asarray(evaluate(c, self.values), dtype=np.bool_), self.warps.shape)
+                try:
+                    holds = evaluate(c, self.values)
+                except (ZeroDivisionError, TableIndexError):
+                    return None
+                one = self._known[c] = np.broadcast_to(np.asarray(holds, dtype=np.bool_), self.warps.shape)
             found = one if found is None else found & one
         return np.ones(self.warps.shape, np.bool_) if found is None else found
 

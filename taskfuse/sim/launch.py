@@ -149,14 +149,14 @@ class SimulatedLaunch:
         tensors: dict[str, Region] = {}
         for param in self.kernel.params:
             if isinstance(param, TensorParam):
-                shape = tuple(map(self.value, param.shape))
+                shape = self._shape(param.name, param.shape)
                 region = tensors[param.name] = Region(param.name, len(regions), param.dtype, MemoryType.Global, shape, is_input=not param.is_output)
                 regions.append(region)
         for output, source in self.kernel.in_place.items():
             tensors[output].array = tensors[source].number
             tensors[source].is_constant = False
         for buffer in self.kernel.buffers:
-            shape = tuple(map(self.value, buffer.shape))
+            shape = self._shape(buffer.name, buffer.shape)
             medium = MEDIA[buffer.memory]
             threads = self.table.threads if medium.is_private else 0
             origin, unit = 0, 1
@@ -167,6 +167,12 @@ class SimulatedLaunch:
                     origin, unit = first, buffer.dtype.itemsize if self.ring else 1
             regions.append(Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape, origin=origin, threads=threads, unit=unit))
         return regions
+
+    def _shape(self, name: str, shape: Sequence[Expr]) -> tuple[int, ...]:
+        found = tuple(map(self.value, shape))
+        if min(found, default=0) < 0:
+            raise SimulationError(kernel=self.kernel.name, reason=f"'{name}' has the extent {min(found)}")
+        return found
 
     def _origin(self, buffer: Buffer, end: int) -> int:
         if buffer.offset is None:

@@ -1,7 +1,8 @@
 """Fault operators on definitions: mistakes that lowering might make when it writes the definitions of a fusion.
 
 The proof compares a kernel with its definitions, so it cannot find these; :mod:`taskfuse.kir.faithful`, which compares them with the fusion, and
-:mod:`taskfuse.kir.meaning`, which computes them, do.
+:mod:`taskfuse.kir.meaning`, which computes them, do. To the proof such a kernel is one with another task: if it is proved, it must compute what the changed
+definitions mean (:mod:`taskfuse.testing.soundness`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from taskfuse.dtypes import float16, float32, float64, int8, int32, int64, uint8
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
@@ -184,6 +186,16 @@ def _cases(kernel: Kernel, d: Definition) -> Iterator[Definition]:
             yield replace(d, rule=Pick((*cases[:k], *cases[k + 1 :])))
 
 
+def _dtypes(kernel: Kernel, d: Definition) -> Iterator[Definition]:
+    """Elements, or what makes them, in another dtype of its kind, or with another sign."""
+    for other in (float16, float32, float64, int8, uint8, int32, int64):
+        yield replace(d, dtype=other)
+        if isinstance(d.rule, Apply | Reduce | Accumulate | Iterate):
+            yield replace(d, rule=replace(d.rule, dtype=other))
+
+
+DTYPES_OF_DEFINITIONS = DefinitionOperator("another dtype", _dtypes)
+"""Often without effect: a sum of integers that is stored in 8 bits may be computed in any number of them."""
 DEFINITION_OPERATORS: tuple[DefinitionOperator, ...] = (
     DefinitionOperator("index shifted", _index(lambda e, n: (e + 1) % n)),
     DefinitionOperator("index backwards", _index(lambda e, n: n - 1 - e)),

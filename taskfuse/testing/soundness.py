@@ -1,10 +1,11 @@
 """``python -m taskfuse.testing.soundness``: compares the static proof with the simulator, on random fusions and on mutants of their kernels.
 
-The tool plants mistakes in each kernel's synchronization and in its values. A proved kernel must give NumPy's modular values under every tested
-interleaving and at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find no fault; otherwise the kernel is a
-**contradiction**. A kernel that is proved only at the extents of its case is tested only there. Kernels that are not proved are counted by the layer of
-the unproved obligation. Launches that decide nothing are counted by kind (:mod:`taskfuse.testing.launches`), and so are proved kernels of which no
-launch decided anything. An error of the checker, of the reference or of the second machine is a failure of the campaign.
+The tool plants mistakes in each kernel's synchronization and in its values, and changes its definitions: then these say what it must compute. A proved
+kernel must give NumPy's modular values, or those of the changed definitions, under every tested interleaving and at several extents, and the second
+machine (:mod:`taskfuse.testing.machine`) must find no fault; otherwise the kernel is a **contradiction**. A kernel that is proved only at the extents of
+its case is tested only there. Kernels that are not proved are counted by the layer of the unproved obligation. Launches that decide nothing are counted by
+kind (:mod:`taskfuse.testing.launches`), and so are proved kernels of which no launch decided anything. An error of the checker, of the reference or of the
+second machine is a failure of the campaign.
 
 ``--log FILE`` keeps a line per kernel, ``--resume`` continues after them, ``--jobs J`` runs J processes.
 """
@@ -20,13 +21,17 @@ from functools import partial
 from itertools import islice
 
 from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.scalar import TableIndexError
 from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, to_text
+from taskfuse.kir.meaning import meaning
+from taskfuse.kir.point_values import UndefinedElementError
 from taskfuse.sim import Interleaving
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import parser, run
 from taskfuse.testing.case import Case, seeded_case
 from taskfuse.testing.checks import CaseProof, CaseStanding, proof
+from taskfuse.testing.definition_operators import DEFINITION_OPERATORS, DTYPES_OF_DEFINITIONS
 from taskfuse.testing.launches import Ending, Launches, NoVerdict, Oracle, count, fails, is_idle, key, table
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.mutations import Operator
@@ -41,7 +46,8 @@ EXTENTS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 16)
 PLACES = 32
 """One in this many mutants of an operator is tested."""
 UNCHANGED = "unchanged"
-KINDS = (("order", OPERATORS), ("values", VALUE_OPERATORS))
+RESPECIFIED = tuple(Operator(op.name, op.apply) for op in (*DEFINITION_OPERATORS, DTYPES_OF_DEFINITIONS))
+KINDS = (("order", OPERATORS), ("values", VALUE_OPERATORS), ("definitions", RESPECIFIED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class SoundnessRow:
     Attributes:
         seed, number: seed of the case, and number of the mutant; 0: the kernel itself.
         mix: the mix of the case's options.
-        kind: ``kernel``, or the kind of mistake; operator: the mistake.
+        kind: ``kernel``, or the kind of mistake or change; operator: the mistake.
         said: the verdict of the proof; gap: the unproved obligation with its layer, without names and numbers.
         launches: the launches of a proved kernel by oracle and ending.
         failure: how a proved kernel misbehaves; error: how the checker or an oracle fails.
@@ -70,7 +76,8 @@ class SoundnessRow:
 
 
 def kernels(case: Case, mutants: int, chance: random.Random) -> Iterator[tuple[str, str, Kernel]]:
-    """The kernel of a case and mutants of it, by kind and operator: mistakes in synchronization and in values in turn, each by another operator."""
+    """The kernel of a case and mutants of it, by kind and operator: mistakes in synchronization and in values, and other definitions,
+    in turn, each by another operator."""
     kernel = case.kernel
     if kernel is None:
         return
@@ -81,7 +88,7 @@ def kernels(case: Case, mutants: int, chance: random.Random) -> Iterator[tuple[s
         kind, operators = kinds[k % len(kinds)]
         found = next((made for op in operators if (made := _mutant(op, kernel, text, chance)) is not None), None)
         if found is not None:
-            yield kind, *found
+            yield kind, found[0], replace(found[1], written=()) if kind == "definitions" else found[1]
 
 
 def _mutant(op: Operator, kernel: Kernel, text: str, chance: random.Random) -> tuple[str, Kernel] | None:
@@ -135,7 +142,11 @@ def contradiction(cases: Sequence[Case], kernel: Kernel, interleavings: int, see
 def _compared(sized: Case, kernel: Kernel, interleavings: int, seed: int, most: int, launches: Launches) -> str:
     """How the kernel's words differ from those of the reference at some sizes; empty: they do not."""
     arguments = sized.arguments()
-    wanted = evaluate(sized.plain, arguments, MODULAR)
+    try:
+        same = sized.kernel is not None and kernel.definitions == sized.kernel.definitions
+        wanted = evaluate(sized.plain, arguments, MODULAR) if same else meaning(kernel, arguments, sized.sizes)
+    except (UndefinedElementError, TableIndexError) as error:
+        return f": definitions without a value: {error}"
     kinds = tuple(Interleaving)
     for k in range(interleavings):
         interleaving = kinds[(seed + launches.total()) % len(kinds)]

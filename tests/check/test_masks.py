@@ -34,6 +34,11 @@ def test_conditions_hold_together() -> None:
     assert everybody.all()
 
 
+@pytest.mark.parametrize("condition", [lt(X, const(2) // const(0)), eq(const(2) % const(0), Y)])
+def test_a_condition_without_a_value_decides_nothing(condition: Expr) -> None:
+    assert masks(4, 2).of([condition]) is None
+
+
 @pytest.mark.parametrize("block", [(N, const(1), const(1)), (const(MAX_THREADS), const(2), const(1))])
 def test_blocks_that_are_not_listed(block: tuple[Expr, Expr, Expr]) -> None:
     found = Masks(block)

@@ -130,6 +130,7 @@ FOUND = {
     "choice_of_none": "choices: whether a case of a choice holds, blockIdx.x < N || blockIdx.x >= N + 1 is 0, and must be at least 1",
     "table_range": "divisors: the room between the bounds of an element of t: M - 3 is -1, and must be at least 0",
     "start_converted": "y[0]: joins the constant nan, which is not a partial result of y",
+    "pick_converted": "y[0]: for element [0] of y: reads element [0] of x where element [0] of t is defined",
     "part_condition": "o[6]: reads the constant 0.0 where element [2] of x is defined",
     "box_zero_sign": "y[6, 0]: reads the constant 0.0 where the constant -0.0 is defined",
     "accumulator_read": "y[0]: for element [0] of y: reads a partial result of t where element [0] of t is defined",

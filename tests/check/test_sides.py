@@ -97,6 +97,8 @@ OPEN = {
     "positions_of_blocks": "semaphore full: its ends visit positions in different loops",
     "slots": "slots: the slot of b: i is not known to be in 0..2",
     "slots_thread": "slots: the slot of b: threadIdx.x is not known to be in 0..2",
+    "extent": "extents: an extent of b: N - 3 is not known to be at least 0",
+    "extent_queue": "extents: an extent of q: N - 3 is not known to be at least 0",
     "offset": "offsets: the offset of s: 16*N - 64 is not known to be at least 0",
     "share_of_blocks": "y: nothing orders them in different iterations of the loop over i",
     "slots_once": "mbarrier b: it counts 2 arrivals, but gets 1",

@@ -12,6 +12,8 @@ def test_limits_of_a_block() -> None:
     assert error(kernel("", "SHARED s: float32[60000] align 4")) == "k: 240000 bytes of Shared memory; a block has at most 232448"
     k = kernel("", "DIM N", "SHARED s: float32[8] align 16 @ N", inputs="x: float32[N]")
     assert error(k, [X[:3]]) == "k: Shared 's' at byte 3, not a multiple of 16"
+    k = kernel("", "DIM N", "SHARED s: float32[N - 4]", inputs="x: float32[N]")
+    assert error(k, [X[:3]]) == "k: 's' has the extent -1"
 
 
 def test_index_values() -> None:

@@ -55,6 +55,8 @@ def _stepped(state: RunState, stmt: Compute, fold: Accumulation, rule: Iterate, 
     if stmt.op is not rule.op or stmt.dtype is not fold.dtype:
         step = f"takes {stmt.op} in {stmt.dtype} where a step of {fold.tensor.name} is {rule.op} in {fold.dtype}"
         return state.wrong(stmt, lanes.role, lanes.ids, lambda k: step)
+    if not fold.before.size:
+        return state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"takes a step of {fold.tensor.name}, which has none")
     at = points(lanes, holds.index)
     held, known = state.partials.nodes(fold, operands[0], lanes.ids, stmt)
     known &= inside & (state.partials.sums[held] == fold.before[places])
@@ -120,7 +122,7 @@ def _term(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lane
     assert not isinstance(rule, Iterate)
     body, wanted = (COPY, (rule.operand,)) if isinstance(rule, Accumulate) else (rule.body, rule.terms)
     places, inside = row_major([lanes.value(e) for e in holds.index], tensor.space, n)
-    inside = inside if fold.behind is None else inside & ~fold.behind[places]
+    inside = inside if fold.behind is None or not any_of(inside) else inside & ~fold.behind[places]
     if holds.content is Content.START or op is not body or stmt.dtype is not fold.dtype:
         wrong = state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"takes {op} in {stmt.dtype} where a term of {tensor.name} is {body} in {fold.dtype}")
         return folded(state, op, stmt.dtype, operands, wrong)

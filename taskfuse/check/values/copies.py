@@ -1,4 +1,7 @@
-"""The effect of copying statements on terms: choices, vectors, shuffles, gathers. A copy claims nothing: a term is the same wherever it lies."""
+"""The effect of copying statements on terms: choices, vectors, shuffles, gathers.
+
+A copy claims nothing: a term is the same wherever it lies. A choice that converts makes another element, the one that it claims.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,15 @@ from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.refuted import Refuted
 from taskfuse.check.values.elements import value
 from taskfuse.check.values.lanes import ExecutedLanes
-from taskfuse.check.values.matching import claimed
+from taskfuse.check.values.matching import chosen, claimed
 from taskfuse.check.values.state import RunState, points
 from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
 from taskfuse.dtypes import DType
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, VectorCopy
+from taskfuse.kir.operands import Content
 from taskfuse.kir.products import Shuffle
-from taskfuse.kir.witness import Find, Send
+from taskfuse.kir.witness import Find, Pick, Send
 
 ROWS = 1 << 14
 """The number of rows that are processed together."""
@@ -39,7 +43,21 @@ def choose(state: RunState, stmt: Choose, lanes: ExecutedLanes) -> None:
     if any_of(left):
         thread = int(lanes.ids[np.flatnonzero(left)[0]])
         raise Refuted(stmt.out.buffer, "no case of its choice holds", *state.who(thread, stmt, lanes.role))
-    state.write(stmt.out, lanes, found, stmt)
+    state.write(stmt.out, lanes, _as_claimed(state, stmt, lanes, found), stmt)
+
+
+def _as_claimed(state: RunState, stmt: Choose, lanes: ExecutedLanes, found: Terms) -> Terms:
+    """What a choice has chosen; where it is also what the definition of the claimed element chooses, and converts to another dtype: that element."""
+    holds = stmt.holds
+    tensor = None if holds is None or holds.content is not Content.VALUE else state.elements.tensors.get(holds.tensor)
+    rule = None if tensor is None or tensor.definition is None else tensor.definition.rule
+    if holds is None or tensor is None or not isinstance(rule, Pick) or not tensor.size or not state.elements.are_its_own(tensor):
+        return found
+    if state.cells.stores[stmt.out.buffer].dtype is not tensor.dtype:
+        return found
+    places, inside = claimed(state, holds, tensor, lanes)
+    good = inside & state.same(found, state.elements.chosen(tensor, rule)[places], tensor.dtype)
+    return chosen(good, state.elements.at(tensor, places), found)
 
 
 def copy(state: RunState, stmt: VectorCopy | AsyncCopy, lanes: ExecutedLanes) -> None:

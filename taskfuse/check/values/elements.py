@@ -1,7 +1,8 @@
 """The elements of a kernel's tensors as terms, at given extents.
 
 Elements that are equal by definition have one term: a copy has that of what it copies, an element of a pad or a concatenation that of its operand, one
-of an assembly that of its part. The terms that remain are elements of inputs and computed elements.
+of an assembly that of its part, if their dtypes are equal: a converted element is another one. The terms that remain are elements of inputs, and computed
+and converted elements.
 """
 
 from __future__ import annotations
@@ -94,6 +95,10 @@ class Elements:
         """The terms of all elements, flat."""
         return self.at(tensor, np.arange(tensor.size))
 
+    def are_its_own(self, tensor: Tensor) -> bool:
+        """True if the elements of a tensor are terms of their own, not elements of others."""
+        return self._table(tensor) is None
+
     def place(self, tensor: Tensor, index: tuple[Expr, ...], at: Symbols, count: int) -> tuple[Ints, Bools]:
         """Row-major offsets of an index at ``count`` points, and a mask of those in the tensor's shape; an offset outside it is 0."""
         return row_major([value(e, at) for e in index], tensor.extents, count)
@@ -147,20 +152,24 @@ class Elements:
                 return self.operand(operand, self.points(tensor.extents), tensor.size)
             case Apply(op=op, operands=(Immediate() | IndexOf() as operand,), dtype=dtype) if op in MOVES:
                 return converted(converted(self.operand(operand, self.points(tensor.extents), tensor.size), dtype), tensor.dtype)
-            case Pick(cases=cases):
-                found, left = Terms.full((tensor.size,), NOTHING), np.ones(tensor.size, np.bool_)
-                points = self.points(tensor.extents)
-                for case in cases:
-                    mine = np.flatnonzero(left & np.asarray(value(case.cond, points), np.bool_))
-                    there = {name: v if isinstance(v, int) or name in self.symbols else v[mine] for name, v in points.items()}
-                    found[mine] = converted(self.operand(case.operand, there, len(mine)), tensor.dtype)
-                    left[mine] = False
-                return found
+            case Pick() as rule if all(isinstance(c.operand, Immediate | IndexOf) or self.operand_dtype(c.operand) is tensor.dtype for c in rule.cases):
+                return converted(self.chosen(tensor, rule), tensor.dtype)
             case Whole() as rule:
                 updated = any(self.tensors[part].size for part in rule.parts if self.tensors[part].is_sent)
                 return None if updated else self.stored(tensor, rule)
             case _:
                 return None
+
+    def chosen(self, tensor: Tensor, rule: Pick) -> Terms:
+        """The terms that a choice chooses for its elements, flat, before they are converted to its dtype."""
+        found, left = Terms.full((tensor.size,), NOTHING), np.ones(tensor.size, np.bool_)
+        points = self.points(tensor.extents)
+        for case in rule.cases:
+            mine = np.flatnonzero(left & np.asarray(value(case.cond, points), np.bool_))
+            there = {name: v if isinstance(v, int) or name in self.symbols else v[mine] for name, v in points.items()}
+            found[mine] = self.operand(case.operand, there, len(mine))
+            left[mine] = False
+        return found
 
     def stored(self, tensor: Tensor, rule: Whole) -> Terms:
         """The terms that the parts of a tensor give its elements, flat; without parts that are sent to it."""

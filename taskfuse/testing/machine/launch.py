@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -14,7 +14,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import Dim3, TensorMapParam, TensorParam
 from taskfuse.kir.walk import looked_up
 from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES
-from taskfuse.testing.machine.fault import NoLaunch
+from taskfuse.testing.machine.fault import FaultFound, FaultKind, NoLaunch
 from taskfuse.testing.machine.writer import entry, python_text
 
 Int3 = tuple[int, int, int]
@@ -56,6 +56,7 @@ class MachineLaunch:
 
     Raises:
         NoLaunch: it is impossible, or exceeds the machine's limits.
+        FaultFound: an array has a negative extent, so that what lies behind it begins before its first element.
     """
 
     kernel: Kernel
@@ -132,17 +133,25 @@ class MachineLaunch:
         x, y, z = (self.number(e) for e in dim)
         return x, y, z
 
+    def _shape(self, name: str, shape: Sequence[Expr]) -> tuple[int, ...]:
+        found = tuple(self.number(e) for e in shape)
+        if min(found, default=0) < 0:
+            raise FaultFound(FaultKind.BOUNDS, f"{name} has the extent {min(found)}", None, -1)
+        return found
+
     def _place(self) -> None:
         at, shared = GLOBAL, 0
+        for q in self.kernel.queues:
+            self._shape(q.name, (q.size,))
         for p in self.kernel.params:
             if isinstance(p, TensorParam):
                 base = at if p.into is None else self.places[p.into].base
                 is_input = not p.is_output and p.name not in self.kernel.in_place.values()
-                place = MachinePlace(p.name, MemoryType.Global, p.dtype.itemsize, tuple(self.number(e) for e in p.shape), base, is_input)
+                place = MachinePlace(p.name, MemoryType.Global, p.dtype.itemsize, self._shape(p.name, p.shape), base, is_input)
                 self.places[p.name] = place
                 at += (place.size + 511) // 256 * 256
         for b in self.kernel.buffers:
-            shape = tuple(self.number(e) for e in b.shape)
+            shape = self._shape(b.name, b.shape)
             match b.memory:
                 case MemoryType.Global:
                     place = MachinePlace(b.name, b.memory, b.dtype.itemsize, shape, at)
@@ -164,7 +173,7 @@ class MachineLaunch:
             self.slots[m.name] = first, m.slots
             first += m.slots
         for s in self.kernel.semaphores:
-            self.semaphores[s.name] = tuple(self.number(e) for e in s.shape), self.number(s.count)
+            self.semaphores[s.name] = self._shape(s.name, s.shape), self.number(s.count)
 
     @property
     def slot_count(self) -> int:

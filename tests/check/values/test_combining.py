@@ -75,3 +75,25 @@ WRONG = {
 def test_what_is_wrong(name: str) -> None:
     text, old, new, reason = WRONG[name]
     assert reason in finding(changed(text, old, new))
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("fold along 0 of maximum(x[i0]) from 1.0", "takes a step of y, which has none"),
+        ("reduce maximum of copy(x[i0]) from 1.0 until 0 < 3", "a term past the end of y need not be neutral"),
+    ],
+)
+def test_terms_of_none(rule: str, reason: str) -> None:
+    text = f"""\
+KERNEL k(x: float32[4]) -> (y: float32[])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL a: float32[]
+  DEFINE y: float32[] over (0) at () = {rule}
+
+a = copy(1.0)  ~ start y
+FOR i in 0..4:
+  a = maximum(a, x[i])  ~ term y[i]
+y[] = copy(a)  ~ value y[]
+"""
+    assert reason in finding(text)

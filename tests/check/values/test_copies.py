@@ -13,6 +13,18 @@ KERNEL k(x: float32[3], z: float32[5]) -> (y: float32[8])
 y[threadIdx.x] = choose(x[threadIdx.x] if threadIdx.x < 3, z[threadIdx.x - 3] if threadIdx.x < 8)  ~ value y[threadIdx.x]
 """
 
+CONVERTING = """\
+KERNEL k(x: uint8[8], w: int8[8]) -> (y: float32[8])
+  GRID (1, 1, 1)  BLOCK (8, 1, 1)
+  SHARED s: int8[8]
+  DEFINE t: int8[8] = pick(x[i0] if i0 < 3, w[i0] if i0 < 6, otherwise 7)
+  DEFINE y: float32[8] = neg(t[i0])
+
+s[threadIdx.x] = choose(x[threadIdx.x] if threadIdx.x < 3, w[threadIdx.x] if threadIdx.x < 6, otherwise 7)  ~ value t[threadIdx.x]
+SYNC block
+y[threadIdx.x] = neg(s[threadIdx.x])  ~ value y[threadIdx.x]
+"""
+
 VECTORS = """\
 KERNEL k(x: float32[6, 4]) -> (y: float32[8, 4])
   GRID (1, 1, 1)  BLOCK (8, 1, 1)
@@ -51,12 +63,14 @@ FOR j in 0..4:
 """
 
 
-@pytest.mark.parametrize("text", [CHOICE, VECTORS, SHUFFLED, GATHER], ids=["choice", "vectors", "shuffle", "gather"])
+@pytest.mark.parametrize("text", [CHOICE, CONVERTING, VECTORS, SHUFFLED, GATHER], ids=["choice", "converting choice", "vectors", "shuffle", "gather"])
 def test_it_holds(text: str) -> None:
     assert finding(text) == ""
 
 
 WRONG = {
+    "a choice that does not convert": (CONVERTING, "s: int8", "s: uint8", "reads element [0] of x where element [0] of t is defined"),
+    "a choice of others": (CONVERTING, "x[threadIdx.x]", "x[2 - threadIdx.x]", "converts element [2] of x to int8"),
     "a case too wide": (CHOICE, "if threadIdx.x < 3, z", "if threadIdx.x < 2, z", "index -1"),
     "cases exchanged": (
         CHOICE,

@@ -20,6 +20,7 @@ KERNEL k(x: float32[N, 4], z: float32[3], s: float32) -> (y: float32[N, 4])
   DEFINE moved: float32[4, N] = copy(x[i1, i0])
   DEFINE narrow: float16[N, 4] = copy.float16(x[i0, i1])
   DEFINE padded: float32[5] = pick(z[i0 - 1] if i0 >= 1 && i0 < 4, otherwise 0.0)
+  DEFINE chosen: float16[3] = pick(z[i0] if i0 >= 1, otherwise 0.0)
   DEFINE again: float32[2, 2] = copy(moved[2*i0 + i1, 0])
   DEFINE low: float32[1, 4] = exp(x[0, i1])
   DEFINE high: float32[N - 1, 4] = neg(x[i0 + 1, i1])
@@ -49,7 +50,7 @@ def test_a_copy_has_the_terms_of_what_it_copies() -> None:
 
 def test_what_is_converted_or_computed_is_its_own() -> None:
     found = elements()
-    for name in ("narrow", "low", "high"):
+    for name in ("narrow", "chosen", "low", "high"):
         t = found.tensors[name]
         assert text(found.everything(t)) == [(t.element, k) for k in range(t.size)]
 

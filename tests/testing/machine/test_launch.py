@@ -6,7 +6,7 @@ import pytest
 
 from taskfuse.ir.scalar import parse_expr
 from taskfuse.kir import parse_kernel
-from taskfuse.testing.machine.fault import NoLaunch
+from taskfuse.testing.machine.fault import FaultFound, NoLaunch
 from taskfuse.testing.machine.launch import GLOBAL, MOST_THREADS, MachineLaunch
 
 TEXT = """\
@@ -85,6 +85,15 @@ def test_extents_that_the_kernel_does_not_have(extents: dict[str, int]) -> None:
 def test_what_is_no_launch(change: tuple[str, str], reason: str) -> None:
     with pytest.raises(NoLaunch, match=reason):
         launch(None, change)
+
+
+@pytest.mark.parametrize("line", ["SHARED u: float32[N - 8]", "GLOBAL u: float64[2, N - 8]", "QUEUE u[N - 8]", "SEMAPHORE u[N - 8] count 1"])
+def test_an_array_of_negative_extent_is_a_fault(line: str) -> None:
+    after = "  MBARRIER a[2], b[3]\n"
+    with pytest.raises(FaultFound, match="u has the extent -2"):
+        launch(
+            None, (after, f"{after}  {line}\n") if "count" in line or "QUEUE" in line else (after, f"  {line}\n{after}"), ("(ceildiv(N, 4), 2, 1)", "(1, 1, 1)")
+        )
 
 
 def test_tables_keep_their_promise() -> None:

@@ -49,6 +49,7 @@ BEYOND = (
     "neutral_converted.kir",
     "part_condition.kir",
     "part_set_again.kir",
+    "pick_converted.kir",
     "register_set_behind.kir",
     "rescaled_again.kir",
     "second_reader_condition.kir",

@@ -9,7 +9,7 @@ from taskfuse.testing.small.sides.cursors import moved
 from taskfuse.testing.small.sides.engines import accumulators, boxes, budgets, ring_bytes
 from taskfuse.testing.small.sides.exchanges import clusters, queues, rings
 from taskfuse.testing.small.sides.participants import arrivals, grids, idle, loader, named, semaphores, symbolic, whole_warps
-from taskfuse.testing.small.sides.places import aliases, choices, gathers, weights
+from taskfuse.testing.small.sides.places import aliases, choices, extents, gathers, weights
 from taskfuse.testing.small.sides.proxies import handed, proxies
 from taskfuse.testing.small.sides.relays import relays
 from taskfuse.testing.small.sides.role_pairs import role_pairs
@@ -43,6 +43,7 @@ SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
     (6, rings),
     (4, clusters),
     (4, aliases),
+    (2, extents),
     (3, choices),
     (2, gathers),
     (3, weights),

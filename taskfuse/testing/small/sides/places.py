@@ -1,4 +1,6 @@
-"""Conditions on the places of accesses: overlapping buffers, choices that read what another case guards, indices that are data or sums of symbolic weights."""
+"""Conditions on the places of accesses: overlapping buffers, arrays of negative extent, choices that read what another case guards, indices that are data or
+sums of symbolic weights.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +38,22 @@ def aliases(c: Chooser) -> Side:
     whole = meets[0] == meets[2] == "SYNC block" and not cond
     right = True if whole and (apart or meets[1] == "SYNC block") else None
     return h.side("aliases", t, right)
+
+
+def extents(c: Chooser) -> Side:
+    """An array whose extent is a difference, which may be negative, stands before another one."""
+    of = Shape((c.pick((4, 32)), 1, 1))
+    n, least, less = of.threads, c.integer(0, 3), c.integer(0, 3)
+    extent = c.pick((f"N - {less}", f"N - {less}", f"max(N - {less}, 0)", f"2*N - {2 * less}", f"(N - {less})//2"))
+    where = c.pick(("SHARED b: float32[{}, 32] align 16", "GLOBAL b: float32[{}, 32]", "QUEUE b[{}]", "SEMAPHORE b[{}] count 1"))
+    dtype = c.pick(("SHARED", "GLOBAL"))
+    lines = [f"{dtype} a: float32[{n}] align 16", where.format(extent), f"{dtype} d: float32[{n}] align 16"]
+    lines.sort(key=lambda line: line.startswith(("QUEUE", "SEMAPHORE")))  # buffers are declared first
+    h = Declared(of, lines, dims=f"N min {least}", inputs=[f"x: float32[{n}]", "v: float32[N]"])
+    t = Text()
+    t.add("a[threadIdx.x] = copy(x[threadIdx.x])", "d[threadIdx.x] = neg(x[threadIdx.x])", "SYNC block")
+    t.add(f"y[threadIdx.x] = sub(a[threadIdx.x], d[{n - 1} - threadIdx.x])")
+    return h.side("extents", t, least >= less or extent.startswith("max"), tuple({"N": least + k} for k in (0, 1, 4)))
 
 
 def choices(c: Chooser) -> Side:

@@ -1,4 +1,4 @@
-"""Side conditions on places: overlapping buffers, choices, gathers, and what is known of their kernels."""
+"""Side conditions on places: overlapping buffers, extents, choices, gathers, and what is known of their kernels."""
 
 from collections.abc import Callable
 
@@ -6,11 +6,12 @@ import pytest
 
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.small.sides import Side
-from taskfuse.testing.small.sides.places import aliases, choices, gathers
+from taskfuse.testing.small.sides.places import aliases, choices, extents, gathers
 from tests.testing.small.drawn import drawn, lacks, misjudged
 
 MAKERS: dict[Callable[[Chooser], Side], tuple[str, ...]] = {
     aliases: ("SHARED a", " @ "),
+    extents: ("DIM N min", " b"),
     choices: ("cat(", " if "),
     gathers: ("GATHER",),
 }
