@@ -46,8 +46,8 @@ class Resources(NamedTuple):
         spill_stores: bytes of spilled registers that a thread's code stores to local memory.
         spill_loads: bytes that it loads back.
         barriers: hardware barriers of a block (``bar.sync 0`` to the highest in use), at most 16.
-        local_arrays: bytes of local memory of a thread that are, at the least, arrays: those of ``stack`` that neither spilled registers nor
-            arguments of called functions take. The compiler keeps an array there if it finds no constant for an index of it, for instance in a loop that it does not unroll.
+        local_arrays: bytes of local memory of a thread that are arrays, at the least: those of ``stack`` that neither spilled registers nor arguments of
+            called functions take. An array is there if the compiler finds no constant for an index of it, for instance in a loop that it does not unroll.
     """
 
     registers: int

@@ -159,7 +159,8 @@ class _MachineCode:
 
     def keeping_registers(self, step: SegmentStep, run: Executable, sizes: Mapping[str, int] | None, target: Target) -> tuple[SegmentStep, Executable]:
         """A step and its kernel, or those with other parameters of its scheduler if the kernel spills registers, has arrays in local memory, or the compiler
-        serializes its products: the first parameters that avoid it and whose expected time is at most :data:`LOSS` times as long; if none do, those that lose least."""
+        serializes its products: the first parameters that avoid it and whose expected time is at most :data:`LOSS` times as long; if none do, those that lose
+        least."""
         own = step.fusion, step.arguments, step.outputs  # not the kernel: segments that differ only in names share it
         if own not in self._kept:
             lost = self._lost_registers(run)
