@@ -25,8 +25,8 @@ def built(graph: Graph) -> tf.Fusion:
     return made
 
 
-def test_there_are_230() -> None:
-    assert len(GRAPHS) == 230
+def test_there_are_250() -> None:
+    assert len(GRAPHS) == 250
 
 
 def test_what_is_read_has_the_tensors_of_the_graph() -> None:

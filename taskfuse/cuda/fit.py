@@ -60,8 +60,8 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
 
 
 def lost_registers(kernel: Kernel, target: Target, arch: str | None, fast_math: bool) -> float:
-    """How far the machine code of a kernel breaks its register budget: the bytes that a thread stores and loads because registers spill; infinite if ``wgmma``
-    waits for its registers, or ``setmaxnreg`` is ignored.
+    """How far the machine code of a kernel breaks its register budget: the bytes that a thread stores and loads because registers spill, and those of arrays
+    that are in local memory instead of registers; infinite if ``wgmma`` waits for its registers, or ``setmaxnreg`` is ignored.
 
     Args:
         arch: what to compile for; ``None``: for ``target``.
@@ -73,7 +73,8 @@ def lost_registers(kernel: Kernel, target: Target, arch: str | None, fast_math: 
     binary = compile_quietly(source.text, source.name, options, read_options())
     if any(d.of_registers and not d.of_spills for d in binary.diagnostics):
         return math.inf
-    return 0.0 if binary.resources is None else float(binary.resources.spill_stores + binary.resources.spill_loads)
+    found = binary.resources
+    return 0.0 if found is None else float(found.spill_stores + found.spill_loads + found.local_arrays)
 
 
 def compile_ahead(kernels: Sequence[Kernel], target: Target, arch: str | None, fast_math: bool) -> None:

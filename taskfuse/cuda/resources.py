@@ -13,6 +13,8 @@ from taskfuse.target import LIMITS, MAX_THREADS, PARTITIONS, REGISTER_UNIT, REGI
 
 _SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers(.*)")
+_ARGUMENTS = {"__internal_trig_reduction_slowpathd": 40}
+"""Bytes of the stack through which kernels give arguments to functions of CUDA's library: that of sines of large float64 numbers (NVRTC 13.0)."""
 
 
 def parse_resources(log: str, name: str) -> Resources | None:
@@ -41,13 +43,17 @@ def parse_resources(log: str, name: str) -> Resources | None:
         return 0 if found is None else int(found[1])
 
     barriers = re.search(r"used (\d+) barriers", used[2])
+    stack = amount("bytes cumulative stack size") or int(frames[0][0])
+    stores = sum(int(stores) for _, stores, _ in frames)
+    arguments = sum(taken for function, taken in _ARGUMENTS.items() if f"Function properties for {function}" in section)
     return Resources(
         registers=int(used[1]),
         static_shared=amount("bytes smem"),
-        stack=amount("bytes cumulative stack size") or int(frames[0][0]),
-        spill_stores=sum(int(stores) for _, stores, _ in frames),
+        stack=stack,
+        spill_stores=stores,
         spill_loads=sum(int(loads) for _, _, loads in frames),
         barriers=0 if barriers is None else int(barriers[1]),
+        local_arrays=max(stack - stores - arguments, 0),  # a register that spills is stored once or more
     )
 
 

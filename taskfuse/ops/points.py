@@ -16,6 +16,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, ZERO, Expr, substitute
+from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, broadcast_read, cast_tensor, define_pointwise, pointwise
@@ -58,6 +59,11 @@ class Points:
     def reached(self, whole: Shape) -> Shape:
         """Extents of the part of ``whole`` that they may go to."""
         return tuple(e if a is None else self.space[a] for e, a in zip(whole, self.follows, strict=True))
+
+    def alike(self, fusion: Fusion) -> tuple[int, ...]:
+        """The axes of what they go to along which points do not differ: each follows an axis of the points that no integer depends on."""
+        names = {name for read in self.values for e in (*read.index, *resolve(fusion, read).index) for name in e.free}
+        return tuple(d for d, a in enumerate(self.follows) if a is not None and self.space[a] is not ONE and str(iteration_symbol(a)) not in names)
 
     def at(self) -> dict[str, Expr]:
         """Their iteration symbols by those of the gather form."""

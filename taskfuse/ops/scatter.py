@@ -14,6 +14,7 @@ contribute the neutral element (:mod:`taskfuse.ops.points`). In *scatter form* e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum
 
 from taskfuse.dtypes import DType, bool_, int64, result_type
@@ -92,7 +93,7 @@ def _points(whole: Shape, indices: Sequence[TensorView], axes: Sequence[int], sp
 def _combined(base: TensorView, points: Points, source: Operand, combine: Combine) -> TensorView:
     """``base`` combined with the source at the points."""
     wide = base.dtype.compute
-    if combine is COMBINES["add"] and is_atomic(combine, wide):
+    if is_atomic(combine, wide):
         return cast_tensor(_sent(base, points, source, combine, wide), base.dtype)
     neutral = Literal(combine.neutral(wide), wide)
     found = gathered(base.fusion, base.shape, points, combine, source, neutral)
@@ -133,8 +134,17 @@ def _chosen(base: TensorView, points: Points, source: Operand, along: int, combi
     if points.space[along] is ONE:
         last, written = None, whole(is_named(fusion, reached, from_the_start(fusion, points)))
     else:
-        last = gathered(fusion, base.shape, points, COMBINES["maximum"], IndexValue(iteration_symbol(along)), Literal(-1, int64))
+        alike = points.alike(fusion)  # rows of elements, for instance: which point writes them is found once
+        few = replace(points, space=tuple(ONE if a in {points.follows[d] for d in alike} else e for a, e in enumerate(points.space)))
+        rows = tuple(ONE if d in alike else e for d, e in enumerate(base.shape))
+        none = define_pointwise(fusion, ELEMENTWISE["copy"], rows, (Literal(-1, int64),), int64)
+        last = _sent(none, few, IndexValue(iteration_symbol(along)), COMBINES["maximum"], int64)
         written = pointwise(ELEMENTWISE["ge"], (last, 0))
+        if alike:
+            beside = [n if d in alike else e for d, (e, n) in enumerate(zip(rows, reached, strict=True))]
+            outside = [(ZERO, n - e) if d in alike else (ZERO, ZERO) for d, (e, n) in enumerate(zip(reached, base.shape, strict=True))]
+            written = broadcast_to(written, beside)
+            written = written if all(n is ZERO for _, n in outside) else pad(written, outside, False)
     match source:
         case Read(tensor, index):
             at = {str(iteration_symbol(a)): iteration_symbol(d) for d, a in enumerate(points.follows) if a is not None}
@@ -143,7 +153,7 @@ def _chosen(base: TensorView, points: Points, source: Operand, along: int, combi
             if last is None:
                 value = whole(define_pointwise(fusion, ELEMENTWISE["copy"], reached, (Read(tensor, tuple(places)),), base.dtype))
             else:
-                value = whole(define_gather(tensor, reached, places, [(Read(last, _first(reached)), points.space[along])]))
+                value = whole(define_gather(tensor, reached, places, [(broadcast_read(last, reached), points.space[along])]))
         case _:
             value = define_pointwise(fusion, ELEMENTWISE["copy"], base.shape, (source,), base.dtype)
     if combine is None:

@@ -46,6 +46,8 @@ class Resources(NamedTuple):
         spill_stores: bytes of spilled registers that a thread's code stores to local memory.
         spill_loads: bytes that it loads back.
         barriers: hardware barriers of a block (``bar.sync 0`` to the highest in use), at most 16.
+        local_arrays: bytes of local memory of a thread that are arrays, at the least: those of ``stack`` that neither spilled registers nor arguments of
+            called functions take. An array is there if the compiler finds no constant for an index of it, for instance in a loop that it does not unroll.
     """
 
     registers: int
@@ -54,6 +56,7 @@ class Resources(NamedTuple):
     spill_stores: int
     spill_loads: int
     barriers: int
+    local_arrays: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class KernelResources:
 
     Attributes:
         arch: the architecture.
-        compiled: the compiler's report: registers, spills, barriers.
+        compiled: the compiler's report: registers, spills, arrays in local memory, barriers.
         threads: threads of a block, an expression over the extents.
         shared_bytes: Shared memory of a block in bytes, static and dynamic.
         blocks_per_multiprocessor: resident blocks of a multiprocessor; ``None`` if it depends on extents that are not given, or if
@@ -82,7 +85,7 @@ class KernelResources:
         rows = {
             "registers": f"{r.registers} per thread",
             "spills": f"{r.spill_stores} bytes stored, {r.spill_loads} bytes loaded per thread",
-            "stack": f"{r.stack} bytes per thread",
+            "stack": f"{r.stack} bytes per thread, {r.local_arrays} of them in arrays",
             "barriers": f"{r.barriers} per block",
             "threads": f"{self.threads} per block",
             "shared": f"{self.shared_bytes} bytes per block",

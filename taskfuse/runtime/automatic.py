@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from taskfuse.schedulers.schedule import Schedule
 
 LOSS = 1.25
-"""How many times as long a kernel is taken to take whose registers spill, or whose products wait for their registers, which no cost model expects."""
+"""How many times as long a kernel is taken to take whose registers spill, whose arrays are in local memory, or whose products wait for their registers, which
+no cost model expects."""
 SPILLED = 32
-"""Bytes of registers that a thread may spill: a store and a load of a few values are not worth other parameters."""
+"""Bytes of registers that a thread may spill, or have in arrays in local memory: a store and a load of a few values are not worth other parameters."""
 
 
 def auto_scheduled(
@@ -157,8 +158,9 @@ class _MachineCode:
         return True
 
     def keeping_registers(self, step: SegmentStep, run: Executable, sizes: Mapping[str, int] | None, target: Target) -> tuple[SegmentStep, Executable]:
-        """A step and its kernel, or those with other parameters of its scheduler if the kernel spills registers or the compiler serializes its products: the
-        first parameters that avoid it and whose expected time is at most :data:`LOSS` times as long; if none do, those that spill least."""
+        """A step and its kernel, or those with other parameters of its scheduler if the kernel spills registers, has arrays in local memory, or the compiler
+        serializes its products: the first parameters that avoid it and whose expected time is at most :data:`LOSS` times as long; if none do, those that lose
+        least."""
         own = step.fusion, step.arguments, step.outputs  # not the kernel: segments that differ only in names share it
         if own not in self._kept:
             lost = self._lost_registers(run)

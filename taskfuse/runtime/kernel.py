@@ -154,7 +154,8 @@ class CompiledKernel(Executable):
         check_code(self.kernel, target, self._arch, self._fast_math)
 
     def lost_registers(self, target: Target) -> float:
-        """The bytes that registers spill in its machine code; infinite if products wait for theirs, or budgets of registers are ignored. Nothing is warned of.
+        """The bytes that registers spill in its machine code, and of arrays in local memory; infinite if products wait for their registers, or budgets of
+        registers are ignored. Nothing is warned of.
 
         Raises:
             CudaCompileError, CudaUnavailableError, UnsupportedError: see :func:`taskfuse.cuda.fit.lost_registers`.

@@ -14,7 +14,7 @@ The law: the fusion computes what it did before (``fusion.evaluate`` agrees, in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import prod
@@ -32,6 +32,10 @@ from taskfuse.schedulers.elementwise import is_aligned, recompute_all
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.target import VECTOR_BYTES
+
+
+SHORT = 64
+"""Rows of the products of a warpgroup, the least of a tile of tensor cores at their rate."""
 
 
 def canonical(fusion: Fusion, extent: Sizes, readers: AbstractSet[str] | None = None) -> Script | None:
@@ -89,7 +93,7 @@ def _behind(script: Script, extent: Sizes, readers: AbstractSet[str] | None) -> 
         reads = {use.output: [r for r in storage_reads(fusion, use) if r.tensor is product] for use in uses}
         if any(not isinstance(use, Pointwise | View) for use in uses) or all(is_aligned(r, tv) for tv, own in reads.items() for r in own):
             continue
-        if any(r.valid is not TRUE for own in reads.values() for r in own) or not all(_leaves_a_matrix(fusion, product, use) for use in uses):
+        if any(r.valid is not TRUE for own in reads.values() for r in own) or not all(_leaves_a_matrix(fusion, product, use, extent) for use in uses):
             continue
         spaces: dict[tuple[object, ...], list[TensorView]] = {}
         for tv in reads:
@@ -100,9 +104,10 @@ def _behind(script: Script, extent: Sizes, readers: AbstractSet[str] | None) -> 
                 script.recompute(product, own)
 
 
-def _leaves_a_matrix(fusion: Fusion, product: TensorView, use: MathExpr) -> bool:
+def _leaves_a_matrix(fusion: Fusion, product: TensorView, use: MathExpr, extent: Sizes) -> bool:
     """Whether a product that is computed where ``use`` reads it has rows and columns still. An axis of the reader that runs through batch and columns, as where
-    heads stand side by side in a row, belongs to both factors then, and no element of one is used for several of the other."""
+    heads stand side by side in a row, belongs to both factors then, and no element of one is used for several of the other. So does one that runs through
+    rows and columns. Nor are there rows and columns where the innermost axes of both are shorter than :data:`SHORT`, as where rows of one image and another alternate with columns: no tile of them fills a warpgroup."""
     expr = fusion.definition(product)
     assert expr is not None
     two = factors(fusion, expr, [replace(own, index=own_index(fusion, expr, own)) for own in storage_reads(fusion, expr)])
@@ -112,9 +117,29 @@ def _leaves_a_matrix(fusion: Fusion, product: TensorView, use: MathExpr) -> bool
         if read.tensor is product:
             through = dict(zip(kept, own_index(fusion, use, read), strict=True))
             a, b = (axes_of_index(e for p, e in through.items() if p in own | two.shared) for own in (two.rows, two.columns))
-            if not (a - b and b - a):
+            rows, columns = (axes_of_index(e for p, e in through.items() if p in own) for own in (two.rows, two.columns))
+            if not (a - b and b - a) or rows & columns:
+                return False
+            extents = {k: extent(use.output.root[k].extent) for k in sorted(a ^ b)}
+            if all(_innermost(extents, own) < SHORT <= prod(extents[k] for k in own) for own in (a - b, b - a)):
                 return False
     return True
+
+
+def _innermost(extents: Mapping[int, int], own: AbstractSet[int]) -> int:
+    """Elements along the last of some axes, and those before it up to another one.
+
+    Args:
+        extents: of axes by their positions, in order.
+        own: some of them.
+    """
+    found = 1
+    for k, e in reversed(extents.items()):
+        if k in own:
+            found *= e
+        elif found > 1 and e > 1:
+            break
+    return found
 
 
 def _stays(fusion: Fusion, read: Read, reader: TensorView, after: set[TensorView]) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 from math import ceil, prod
 
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, IndexValue, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
@@ -165,8 +165,27 @@ def _planned(
     chosen = config or _with_tiles(choose(fusion, out, leaves, extent), stencil, leaves, out, extent)
     us = total.us(min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves)))
     looked = lines(stencil, leaves, out, chosen.vector, chosen.tile, extent)
-    us = max(us, extent.target.kernel_us(looked / extent.target.cycles_per_us))
+    target = extent.target
+    us = max(us, target.kernel_us(looked / target.cycles_per_us, target.issue_us(_instructions(fusion, chosen.vector, extent))))
     return leaves, chosen, us, f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored", stencil
+
+
+def _instructions(fusion: Fusion, vector: int, extent: Sizes) -> float:
+    """Instructions of all threads, each of which computes what it needs: a short tensor that all rows read, for every row. What is the same along the last axis
+    is computed once for a vector."""
+    changing = set[TensorView]()
+    found = 0.0
+    for expr in needed(fusion):
+        tv = expr.output
+        last = iteration_symbol(len(tv.root) - 1).free if tv.root else frozenset[str]()
+        reads = storage_reads(fusion, expr)
+        places = [e for r in reads if r.tensor.is_input for e in (*r.index, r.valid)]
+        places += [r.valid for r in reads if not r.tensor.is_input] + [o.index for o in expr.operands if isinstance(o, IndexValue)]
+        is_changing = any(last & e.free for e in places) or not changing.isdisjoint(r.tensor for r in reads)
+        if is_changing:
+            changing.add(tv)
+        found += cost(expr) * prod(extent(a.extent) for a in tv.root) / (1 if is_changing else vector)
+    return found
 
 
 def _with_tiles(config: PointwiseConfig, stencil: Stencil | None, leaves: Sequence[Leaf], out: TensorView, extent: Sizes) -> PointwiseConfig:

@@ -69,7 +69,7 @@ def files(settings: Options) -> list[Path]:
 
 def test_from_memory_and_from_disk(compiler: Compiler, settings: Options, next_process: Callable[[], None]) -> None:
     first = compiled("text", "k", OPTIONS, settings)
-    assert first == Binary(b"text", LOG.format(spills=0), Resources(40, 0, 8, 0, 0, 1), ())
+    assert first == Binary(b"text", LOG.format(spills=0), Resources(40, 0, 8, 0, 0, 1, local_arrays=8), ())
     assert compiled("text", "k", OPTIONS, settings) is first
     assert [path.name for path in files(settings)] == [f"{cache_key('text', 'k', OPTIONS, (13, 0))}.kernel"]
     next_process()

@@ -132,8 +132,8 @@ def test_machine_code_that_loses_registers(monkeypatch: pytest.MonkeyPatch, of_r
     assert fit.lost_registers(kernel, H100, None, fast_math=False) == (math.inf if of_registers else 0)
 
 
-def test_machine_code_that_spills(monkeypatch: pytest.MonkeyPatch) -> None:
-    resources = Resources(64, 0, 48, 40, 44, 0)
+def test_machine_code_that_spills_and_has_arrays_in_local_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    resources = Resources(64, 0, 148, 40, 44, 0, local_arrays=108)
     monkeypatch.setattr(fit, "compile_quietly", always(Binary(b"", "", resources, diagnostics("", resources))))
     kernel = parse_kernel(COPY.format(n=8, grid="8, 1, 1", threads=1, row="blockIdx.x"))
-    assert fit.lost_registers(kernel, H100, None, fast_math=False) == 84
+    assert fit.lost_registers(kernel, H100, None, fast_math=False) == 192

@@ -71,6 +71,22 @@ def test_a_cubin(arch: str) -> None:
     assert f"for '{arch}'" in binary.log
 
 
+INDEXED = """
+extern "C" __global__ void k(const float* x, float* y, int n) {
+  float v[64];
+  for (int i = 0; i < 64; ++i) v[i] = x[64 * threadIdx.x + i];
+  for (int i = 0; i < n; ++i) y[i] = v[(int)y[i] % 64];
+}
+"""
+
+
+def test_an_array_in_local_memory() -> None:
+    """An array at indices that are not known is no register, and no spill."""
+    found = compile_cubin(INDEXED, "k", CompileOptions(arch="sm_90")).resources
+    assert found is not None
+    assert (found.local_arrays, found.spill_stores) == (256, 0)
+
+
 def test_ptx() -> None:
     text = compile_ptx(SCALE, "scale", CompileOptions(arch="sm_90a"))
     assert ".target sm_90a" in text

@@ -27,7 +27,7 @@ OF_TWO = (
     """\
 ptxas info    : Compiling entry function 'k2' for 'sm_90a'
 ptxas info    : Function properties for k2
-ptxas         .     16 bytes stack frame, 12 bytes spill stores, 12 bytes spill loads
+ptxas         .     16 bytes stack frame, 16 bytes spill stores, 12 bytes spill loads
 ptxas info    : Used 255 registers, used 16 barriers, 16 bytes cumulative stack size, 16000 bytes smem
 """
     + PLAIN
@@ -36,9 +36,26 @@ ptxas info    : Used 255 registers, used 16 barriers, 16 bytes cumulative stack 
 
 def test_resources() -> None:
     assert parse_resources(PLAIN, "k") == Resources(8, 0, 0, 0, 0, 0)
-    assert parse_resources(CALLS, "k") == Resources(registers=18, static_shared=40, stack=56, spill_stores=32, spill_loads=24, barriers=1)
-    assert parse_resources(OF_TWO, "k2") == Resources(255, 16000, 16, 12, 12, 16)
+    assert parse_resources(CALLS, "k") == Resources(registers=18, static_shared=40, stack=56, spill_stores=32, spill_loads=24, barriers=1, local_arrays=24)
+    assert parse_resources(OF_TWO, "k2") == Resources(255, 16000, 16, 16, 12, 16)
     assert parse_resources(OF_TWO, "k") == Resources(8, 0, 0, 0, 0, 0)
+
+
+SINE = """\
+ptxas info    : Compiling entry function 'k' for 'sm_90'
+ptxas info    : Function properties for k
+ptxas         .     {stack} bytes stack frame, {stores} bytes spill stores, {stores} bytes spill loads
+ptxas info    : Used 26 registers, used 0 barriers, {stack} bytes cumulative stack size
+ptxas info    : Function properties for __internal_trig_reduction_slowpathd
+ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"""
+
+
+@pytest.mark.parametrize(("stack", "stores", "arrays"), [(40, 0, 0), (104, 0, 64), (416, 192, 184), (64, 200, 0)])
+def test_arrays_in_local_memory(stack: int, stores: int, arrays: int) -> None:
+    """What is on the stack beside spilled registers, each of which is stored once or more, and arguments of sines."""
+    found = parse_resources(SINE.format(stack=stack, stores=stores), "k")
+    assert found is not None
+    assert (found.stack, found.spill_stores, found.local_arrays) == (stack, stores, arrays)
 
 
 @pytest.mark.parametrize("log", ["", PLAIN.replace("'k'", "'kk'"), PLAIN.replace("Used", "Takes"), PLAIN.replace("spill", "spilt")])

@@ -18,9 +18,10 @@ def test_the_shape_of_a_launch() -> None:
     [(const(64), 1, "1 block per multiprocessor"), (const(64), 2, "2 blocks per multiprocessor"), (sym("N"), None, "depends on the extents")],
 )
 def test_resources(threads: Expr, blocks: int | None, said: str) -> None:
-    lines = str(KernelResources("sm_90a", Resources(40, 0, 8, 4, 12, 1), threads, const(96), blocks)).splitlines()
+    lines = str(KernelResources("sm_90a", Resources(40, 0, 8, 4, 12, 1, local_arrays=4), threads, const(96), blocks)).splitlines()
     assert lines[0] == "sm_90a:"
-    assert lines[1:4] == ["  registers  40 per thread", "  spills     4 bytes stored, 12 bytes loaded per thread", "  stack      8 bytes per thread"]
+    assert lines[1:3] == ["  registers  40 per thread", "  spills     4 bytes stored, 12 bytes loaded per thread"]
+    assert lines[3] == "  stack      8 bytes per thread, 4 of them in arrays"
     assert lines[-1] == f"  occupancy  {said}"
 
 
