@@ -190,20 +190,40 @@ __device__ __forceinline__ float from_float8_e5m2(unsigned char bits) {
 }
 """
 
-# the instructions clamp; what they make of NaN depends on the types
+# the instructions clamp, and make 0 of NaN if no type has 64 bits (PTX ISA, "cvt"); from double there are none to fewer than 32 bits
 _INTEGERS = "\n\n".join(
     f"""
 __device__ __forceinline__ {target} {source}_to_{short}({source} x) {{
-  return x != x ? 0 : __{source}2{short}_rz(x);
+  return {"x != x ? 0 : " if source == "double" or target.endswith("long long") else ""}__{source}2{short}_rz(x);
 }}"""
     for source in ("float", "double")
     for short, target in (("int", "int"), ("uint", "unsigned"), ("ll", "long long"), ("ull", "unsigned long long"))
 )
 
-CONVERSIONS = Library(_FLOAT16, _FLOAT8, _INTEGERS)
+# a conversion of a number that is rounded to an integer before is one instruction with that
+_SHORT_INTEGERS = "\n\n".join(
+    f"""
+__device__ __forceinline__ {target} float_to_{short}(float x) {{
+  int n;
+  asm("cvt.rzi.{kind}.f32 %0, %1;" : "=r"(n) : "f"(x));
+  return ({target})n;
+}}"""
+    for short, target, kind in (("char", "signed char", "s8"), ("uchar", "unsigned char", "u8"), ("short", "short", "s16"), ("ushort", "unsigned short", "u16"))
+)
+
+CONVERSIONS = Library(_FLOAT16, _FLOAT8, _INTEGERS, _SHORT_INTEGERS)
 
 _SMALL_FLOATS = (float16, bfloat16, float8_e4m3, float8_e5m2)
-_SHORT_NAMES = {"int": "int", "unsigned": "uint", "long long": "ll", "unsigned long long": "ull"}
+_SHORT_NAMES = {
+    "signed char": "char",
+    "unsigned char": "uchar",
+    "short": "short",
+    "unsigned short": "ushort",
+    "int": "int",
+    "unsigned": "uint",
+    "long long": "ll",
+    "unsigned long long": "ull",
+}
 
 
 def convert(text: str, source: DType, target: DType, packed: bool = False) -> Snippet:
@@ -248,7 +268,7 @@ def _convert(text: str, source: DType, target: DType, packed: bool = False) -> s
 
 
 def _truncate(text: str, source: str, target: DType) -> str:
-    if target.bits < 32:
+    if target.bits < 32 and source == "double":
         # by way of int: clamped, then clamped again
         return f"(({c_type(target)})min(max({source}_to_int({text}), {target.min_value}), {target.max_value}))"
     return f"{source}_to_{_SHORT_NAMES[c_type(target)]}({text})"

@@ -56,15 +56,17 @@ def by_threads() -> AllocationLayout:
 
 
 @checked_first
-def turned(axis: int) -> AllocationLayout:
+def turned(axis: int, elements: int = 0) -> AllocationLayout:
     """The tile's axes in their order, but one of them last: threads along it access neighbors.
 
     Args:
         axis: its position; a negative one counts from the end.
+        elements: unused places after each run of it (:func:`padded`).
     """
 
     def layout(tensor: TensorView) -> tuple[Axis, ...]:
-        return allocation(tensor).reorder({axis: -1})(tensor)
+        builder = allocation(tensor).reorder({axis: -1})
+        return (builder.pad(-1, elements) if elements else builder)(tensor)
 
     return layout
 

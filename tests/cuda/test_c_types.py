@@ -78,8 +78,9 @@ def test_literal(value: int | float | bool, dtype: str, text: str) -> None:
         (tf.int64, tf.bfloat16, "to_bfloat16(((float)x))"),
         (tf.float32, tf.int32, "float_to_int(x)"),
         (tf.float64, tf.uint64, "double_to_ull(x)"),
-        (tf.float32, tf.int8, "((signed char)min(max(float_to_int(x), -128), 127))"),
-        (tf.bfloat16, tf.uint8, "((unsigned char)min(max(float_to_int(from_bfloat16(x)), 0), 255))"),
+        (tf.float32, tf.int8, "float_to_char(x)"),
+        (tf.bfloat16, tf.uint8, "float_to_uchar(from_bfloat16(x))"),
+        (tf.float64, tf.int8, "((signed char)min(max(double_to_int(x), -128), 127))"),
     ],
 )
 def test_conversions(source: DType, target: DType, text: str) -> None:

@@ -22,6 +22,7 @@ from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.spelling import Spelling
 from taskfuse.ir.values import NATIVE
 from taskfuse.testing.accuracy import BOUNDS, bound, reference, samples, terms, ulps
+from taskfuse.testing.ptx.arithmetic import meaning
 from tests.cuda.elements import Array, differing, elements, operand_dtypes
 from tests.cuda.host import COMPILER, SHIM, needs_compiler
 
@@ -45,6 +46,11 @@ def dtypes_of(op: Elementwise) -> list[DType]:
             return [d for d in DTYPES.values() if d.is_integer]
         case _:
             return list(DTYPES.values())
+
+
+def is_one_instruction(source: DType, target: DType) -> bool:
+    """Whether a float becomes an integer by ``cvt`` alone, of a form that C++ lacks."""
+    return source.is_float and source is not float64 and target.is_integer and target.bits < 32
 
 
 PAIRS = [(op, dtype) for op in ELEMENTWISE.values() for dtype in dtypes_of(op)]
@@ -265,8 +271,8 @@ inline double rsqrt(double x) { return 1 / sqrtl(x); }
 inline float rsqrtf(float x) { return 1 / sqrt((double)x); }
 template <typename I> inline I clamped(double x, I low, I high) { return x <= (double)low ? low : x >= (double)high ? high : (I)x; }
 #define INTRINSICS(F) \\
-  inline int __##F##2int_rz(F x) { return clamped<int>(x, INT_MIN, INT_MAX); } \\
-  inline unsigned __##F##2uint_rz(F x) { return clamped<unsigned>(x, 0, UINT_MAX); } \\
+  inline int __##F##2int_rz(F x) { return x != x && sizeof(F) == 4 ? 0 : clamped<int>(x, INT_MIN, INT_MAX); } \\
+  inline unsigned __##F##2uint_rz(F x) { return x != x && sizeof(F) == 4 ? 0 : clamped<unsigned>(x, 0, UINT_MAX); } \\
   inline long long __##F##2ll_rz(F x) { return clamped<long long>(x, LLONG_MIN, LLONG_MAX); } \\
   inline unsigned long long __##F##2ull_rz(F x) { return clamped<unsigned long long>(x, 0, ULLONG_MAX); }
 INTRINSICS(float)
@@ -381,10 +387,22 @@ def test_values_of_approximate_rows(tmp_path: Path) -> None:
 @needs_compiler
 def test_values_of_conversions(tmp_path: Path) -> None:
     jobs = [job for a in DTYPES.values() for b in DTYPES.values() if on_host(job := conversion_job(a, b))]
-    assert {job.name for job in jobs} >= {f"{a}_to_{b}" for a in DTYPES for b in DTYPES if b not in ("float16", "bfloat16")}
+    by_asm = [(a, b) for a in DTYPES.values() for b in DTYPES.values() if b in (float16, bfloat16) or is_one_instruction(a, b)]
+    assert {job.name for job in jobs} >= {f"{a}_to_{b}" for a in DTYPES.values() for b in DTYPES.values() if (a, b) not in by_asm}
     cases = [(job, elements(job.operands, 70000 if job.operands[0].bits <= 16 else 5000)) for job in jobs]
     expected = [NATIVE.cast(arrays[0], job.operands[0], job.result) for job, arrays in cases]
     assert mismatches(cases, values_on_host(tmp_path, cases), expected, [False] * len(cases)) == []
+
+
+@pytest.mark.parametrize("target", [d for d in DTYPES.values() if is_one_instruction(float32, d)], ids=str)
+def test_instructions_that_convert_to_short_integers(target: DType) -> None:
+    (helper,) = convert("x", float32, target).helpers
+    (opcode,) = re.findall(r"cvt[.\w]+", helper.text)
+    found = meaning(tuple(opcode.split(".")))
+    assert found is not None
+    (x,) = elements((float32,), 300)
+    got = np.array([found(int(bits)) for bits in x.view(np.uint32)], f"u{target.itemsize}").view(target.numpy)
+    assert np.array_equal(got, NATIVE.cast(x, float32, target))
 
 
 @needs_compiler

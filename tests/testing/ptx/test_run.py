@@ -194,7 +194,7 @@ FAULTS = {
     ),
     "a conversion to another type of 8 bits": ("narrow", r"e4m3x2\.f32", "e5m2x2.f32", "q"),
     "a limit that is one exponent too great": ("narrow", r"0x47700000", "0x47800000", "e"),
-    "a number that does not saturate": ("narrow", r"min\(max\(float_to_int\(v\[i\]\), -128\), 127\)", "float_to_int(v[i])", "g"),
+    "a number that does not saturate": ("narrow", r"float_to_char\((v\[i\])\)", r"__float2int_rz(\1)", "g"),
     "a shuffle with another lane": ("narrow", r"(v\[i\]), 4\)", r"\1, 2)", "w"),
     "a select the wrong way round": ("narrow", r"\? (z\[.*\]) : (v\[i\]);", r"? \2 : \1;", "w"),
     "a minimum that does not keep NaN": ("narrow", r"min\.NaN\.f32", "min.f32", "s"),
