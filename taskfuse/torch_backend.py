@@ -1,7 +1,6 @@
 """The entry point of torch: what ``torch.compile(model, backend="taskfuse")`` imports, before Dynamo traces the first call.
 
-Importing it begins where there is a GPU what else the first call would wait for: the processes that compile fusions, which import taskfuse while this process
-imports the backend and traces, and the digest of torch's files, a part of its keys of graphs.
+Importing it starts where there is a GPU the processes that compile fusions, which import taskfuse while this process imports the backend and traces.
 """
 
 from __future__ import annotations
@@ -15,14 +14,10 @@ from taskfuse.runtime.workers import start
 
 def _begun() -> Callable[..., Any]:
     """The backend. The processes start before it is imported."""
-    is_there = found() is not None
-    if is_there:
+    if found() is not None:
         start()
-    from taskfuse.torch.cached import digest_ahead
     from taskfuse.torch.dynamo import backend
 
-    if is_there:
-        digest_ahead()
     return backend
 
 

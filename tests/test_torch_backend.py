@@ -13,7 +13,7 @@ from taskfuse import torch_backend
 from taskfuse.cuda import present
 from taskfuse.runtime import workers
 from taskfuse.target import DEFAULT
-from taskfuse.torch import backend, cached
+from taskfuse.torch import backend
 
 
 def test_the_project_names_it() -> None:
@@ -21,13 +21,12 @@ def test_the_project_names_it() -> None:
     assert resolve_name(project["entry-points"]["torch_dynamo_backends"]["taskfuse"]) is backend
 
 
-def test_what_the_first_call_waits_for_begins_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_start_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []
     monkeypatch.setattr(workers, "start", lambda: started.append("processes"))
-    monkeypatch.setattr(cached, "digest_ahead", lambda: started.append("digest"))
     monkeypatch.setattr(present, "found", lambda: None)
     reload(torch_backend)
     assert not started
     monkeypatch.setattr(present, "found", lambda: DEFAULT)
     reload(torch_backend)
-    assert started == ["processes", "digest"]
+    assert started == ["processes"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -67,26 +67,27 @@ def read() -> Sources:
 
 def files() -> tuple[str, ...]:
     """The paths of the modules."""
-    return tuple(sorted(entry.path for entry in _walk(_ROOT)))
+    return tuple(sorted(entry.path for entry in modules(_ROOT, _BESIDE)))
 
 
 def _looks() -> list[str]:
     """The name, size and times of every module. Each first call waits for this: 400 times what the system takes to answer, and no more."""
     found: list[str] = []
-    for entry in _walk(_ROOT):
+    for entry in modules(_ROOT, _BESIDE):
         state = entry.stat()
         found.append(f"{entry.path}\0{state.st_size}\0{state.st_mtime_ns}\0{state.st_ctime_ns}")
     found.sort()
     return found
 
 
-def _walk(path: str) -> Iterator[os.DirEntry[str]]:
-    folders = [path]
+def modules(root: str, beside: Container[str]) -> Iterator[os.DirEntry[str]]:
+    """The modules in a folder and its packages, without those in folders of some names."""
+    folders = [root]
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
                 name = entry.name
                 if name[-3:] == ".py":
                     yield entry
-                elif "." not in name and name not in _BESIDE and entry.is_dir():
+                elif "." not in name and name not in beside and entry.is_dir():
                     folders.append(entry.path)

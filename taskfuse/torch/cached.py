@@ -2,15 +2,14 @@
 
 torch's key of a graph covers neither the compiler nor its options, so that two backends would find each other's graphs: the tag
 (:attr:`taskfuse.torch.settings.Settings.tag`) is part of every key while a graph is compiled. The key is made without Inductor
-(:mod:`taskfuse.torch.stand_ins`).
+(:mod:`taskfuse.torch.stand_ins`), and without a digest of torch's files (:mod:`taskfuse.torch.installed`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
-from threading import Thread
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -76,14 +75,6 @@ def caching(stack: ExitStack, settings: Settings, tensors: Sequence[torch.Tensor
     except (ImportError, AttributeError):
         return lambda compiler: compiler
     return lambda compiler: SerializableAOTDispatchCompiler(TaskfuseCode, compiler)
-
-
-def digest_ahead() -> None:
-    """Have a thread make the digest of torch's files, which torch computes once in a process; files are read and digested without the interpreter's lock."""
-    with suppress(ImportError):
-        from torch._inductor.codecache import torch_key
-
-        Thread(target=torch_key, name="digest of torch's files", daemon=True).start()
 
 
 def shared_places(tensors: Sequence[torch.Tensor]) -> str:

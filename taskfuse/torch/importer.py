@@ -22,7 +22,7 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
-from taskfuse.torch.metadata import Meta, Refused, integer, is_contiguous_last, is_copied, members, meta_of, results, row_major, same_places, symbols_of
+from taskfuse.torch.metadata import Meta, Refused, has_rows, integer, is_copied, members, meta_of, results, row_major, same_places, symbols_of
 from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS, STATES
 from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.reductions import PRODUCTS
@@ -233,8 +233,8 @@ class Importer:
     """A fusion under construction; a context manager, inside which it is the current one.
 
     Attributes:
-        lies: whether strides of all inputs are declared: convolutions depend on the memory format of channels. Without it, those of inputs whose last axis is
-            not contiguous are, which the copy engine cannot load as they are.
+        lies: whether strides of all inputs are declared: convolutions depend on the memory format of channels. Without it, those of inputs are whose axes are
+            not in memory in their order: kernels take them so. Rows with gaps between them are loaded as they are, and share their kernel with others.
         equal: nodes in whose place another one is passed, the tensor of which is the same.
     """
 
@@ -285,7 +285,7 @@ class Importer:
             return full([], define_scalar(meta.dtype, f"n{len(self.numbers) - 1}"), meta.dtype)
         self.tensors.append(node)
         made = define_tensor(list(meta.shape), meta.dtype, f"x{len(self.tensors) - 1}")
-        if (self.lies or not is_contiguous_last(meta)) and not same_places(meta.shape, meta.strides, row_major(meta.shape)):
+        if not same_places(meta.shape, meta.strides, row_major(meta.shape)) and (self.lies or not has_rows(meta, self.fusion.facts())):
             with suppress(TaskfuseError):  # of elements that share a place
                 self.fusion.set_strides(made, list(meta.strides))
         return made

@@ -16,6 +16,7 @@ from torch.fx import Node
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import Expr, Facts, IntLike, const, is_multiple, maximum, minimum, sym, wrap
+from taskfuse.ir.strides import order_of
 from taskfuse.target import TMA_BYTES
 
 NAMES = {"float8_e4m3fn": "float8_e4m3"}
@@ -141,9 +142,12 @@ def _most(known: Any) -> int | None:
     return int(upper) if getattr(upper, "is_Integer", False) and int(upper) < LARGEST else None
 
 
-def is_contiguous_last(meta: Meta) -> bool:
-    """Whether elements that follow each other along the last axis do so in memory: true without such an axis, and for one element along it."""
-    return not meta.shape or meta.strides[-1] is const(1) or meta.shape[-1] is const(1)
+def has_rows(meta: Meta, facts: Facts) -> bool:
+    """Whether the axes are in memory in their order, elements along the last one without gaps; between rows there may be gaps, or rows may share memory."""
+    if not meta.shape:
+        return True
+    is_contiguous = meta.strides[-1] is const(1) or meta.shape[-1] is const(1)
+    return is_contiguous and order_of(meta.shape, meta.strides, facts) in (None, tuple(range(len(meta.shape))))
 
 
 def is_copied(meta: Meta, offset: Expr, facts: Facts) -> bool:

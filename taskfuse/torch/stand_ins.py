@@ -11,12 +11,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any, Final
 
 import torch
 from torch.fx import Graph, Node
+
+from taskfuse.torch.installed import torch_key
 
 WRAPPER: Final = "torch._inductor.codegen.wrapper"
 MATCHER: Final = "torch._inductor.pattern_matcher"
@@ -62,7 +65,7 @@ def keys_without_inductor() -> Generator[None]:
     make = autograd_cache.autograd_cache_key
 
     def key(*args: Any, **more: Any) -> Any:
-        with standing_in(WRAPPER, {name: asking(f"{WRAPPER}:{name}") for name in _SOURCES}), without_code_generators():
+        with standing_in(WRAPPER, {name: asking(f"{WRAPPER}:{name}") for name in _SOURCES}), short_keys():
             return make(*args, **more)
 
     autograd_cache.autograd_cache_key = key
@@ -86,11 +89,12 @@ def asking(name: str) -> Callable[..., Any]:
 
 
 @contextmanager
-def without_code_generators() -> Generator[None]:
-    """Inside, keys lack what users have registered for Inductor's code generators, which are not imported for that."""
+def short_keys() -> Generator[None]:
+    """Inside, keys lack what users have registered for Inductor's code generators, which are not imported for that, and torch's files are not digested."""
     from torch._inductor import codecache
 
     others: dict[str, Any] = {"init_backend_registration": _nothing, "custom_backend_passes": {}, "custom_backend_codegen_configs": {}}
+    others["torch_key"] = partial(torch_key, codecache.torch_key)
     own = {name: getattr(codecache, name) for name in others if hasattr(codecache, name)}
     for name in own:
         setattr(codecache, name, others[name])

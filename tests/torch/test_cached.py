@@ -1,7 +1,6 @@
 """Graphs in torch's caches: a second process compiles nothing, and other options are other graphs."""
 
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from torch._inductor import codecache
 
-from taskfuse.torch.cached import TaskfuseCode, digest_ahead, shared_places
+from taskfuse.torch.cached import TaskfuseCode, shared_places
 from taskfuse.torch.compilation import listeners
 from tests.torch.graphs import check, compiled
 
@@ -58,13 +57,6 @@ def test_keys_need_no_code_generators_of_inductor(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(codecache, "custom_backend_passes", {"cpu": None})
     assert compilations(model, False) == 0
     assert codecache.init_backend_registration is imported
-
-
-def test_the_digest_of_torch_is_made_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Event()
-    monkeypatch.setattr(codecache, "torch_key", made.set)
-    digest_ahead()
-    assert made.wait(10)
 
 
 def test_inputs_that_begin_elsewhere_in_one_tensor_are_another_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,12 +50,28 @@ def test_symbolic_extents(extent: int) -> None:
     assert any(e.free for region, _ in found.fusions.values() for tv in region.fusion.inputs for e in tv.shape)
 
 
-def test_inputs_lie_as_torch_has_them_where_no_copy_engine_loads_them_otherwise() -> None:
-    """A transposed factor says so; rows with gaps between them are loaded as they are, and share their kernel with others."""
-    graph = traced(lambda x, y, z: (x @ y.mT) * z, torch.randn(2, 6, 8), torch.randn(2, 8, 10).mT, torch.randn(2, 6, 16)[..., :10]).graph
+def test_inputs_whose_axes_are_in_another_order_lie_as_torch_has_them() -> None:
+    """A transposed factor says so, and heads that were rows of positions; rows with gaps between them are loaded as they are, and share their kernel with
+    others, and so do rows that are one."""
+
+    def function(x: Any, y: Any, z: Any, heads: Any, row: Any) -> Any:
+        return (x @ y.mT) * z + heads * row
+
+    given = (
+        torch.randn(2, 6, 8),
+        torch.randn(2, 8, 10).mT,
+        torch.randn(2, 6, 16)[..., :10],
+        torch.randn(6, 2, 10).transpose(0, 1),
+        torch.randn(10).expand(2, 6, 10),
+    )
+    graph = traced(function, *given).graph
     nodes = [n for n in graph.nodes if n.op == "call_function"]
     found = imported(nodes, nodes[-1:], lambda n: False)
-    assert {tv.name: [int(e) for e in strides] for tv, strides in found.fusion.strides.items()} == {"x0": [80, 1, 10]}
+    assert {tuple(map(int, tv.shape)): [int(e) for e in strides] for tv, strides in found.fusion.strides.items()} == {
+        (2, 10, 8): [80, 1, 10],
+        (2, 6, 10): [10, 20, 1],
+    }
+    assert len(found.tensors) == len(given)
 
 
 HALF = torch.bfloat16
