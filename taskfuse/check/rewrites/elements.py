@@ -242,13 +242,17 @@ class ElementPairs:
                 is_function = one.combine is other.combine and one.body is other.body and one.rescaled == other.rescaled and one.init == other.init
                 self._require(is_function and one.dtype is other.dtype and mine.place == yours.place, before)
                 point, there, facts = self._reduced(a.operand, mine, b.operand, yours, facts)
-                ends = [k for k, _ in one.ends] == [k for k, _ in other.ends]
-                same = ends and all(is_equal(substitute(e, point), substitute(f, there), facts) for (_, e), (_, f) in zip(one.ends, other.ends, strict=False))
-                self._require(same, f"the terms of {yours.tensor} end elsewhere")
+                for what, bounds, others in (("start", one.starts, other.starts), ("end", one.ends, other.ends)):
+                    pairs = list(zip(bounds, others, strict=False))
+                    same = len(bounds) == len(others) and all(k == j for (k, _), (j, _) in pairs)
+                    same = same and all(is_equal(substitute(e, point), substitute(f, there), facts) for (_, e), (_, f) in pairs)
+                    self._require(same, f"the terms of {yours.tensor} {what} elsewhere")
             case Accumulate() as one, Accumulate() as other:
                 is_function = one.combine is other.combine and one.is_exclusive == other.is_exclusive and one.axis == other.axis
                 self._require(is_function and one.dtype is other.dtype, before)
                 self._require(is_equal(a.operand.index[one.axis], b.operand.index[one.axis], facts), before)
+                starts = (substitute(rule.start, points(e.index)) for rule, e in ((one, a.operand), (other, b.operand)))
+                self._require(is_equal(*starts, facts), f"the terms of {yours.tensor} start elsewhere")
                 at, facts = self.fresh(mine.space[one.axis], facts)
                 point, there = points(a.operand.index) | {f"i{one.axis}": at}, points(b.operand.index) | {f"i{one.axis}": at}
             case Iterate() as one, Iterate() as other:
