@@ -336,7 +336,8 @@ class Reductions:
         grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
         rows: list[Mapping[str, Ints] | None] = [None]
         if joined is not None:  # of whichever thread and block
-            assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(listed | joined.blocks.keys()))
+            others = listed | joined.blocks.keys()
+            assumptions = [i for i in constraints.assumptions if i.free.isdisjoint(others) or (isinstance(i, Expr) and _is_of_all(i, group))]
             constraints = constraints.about(const(0))[0].given(*assumptions)
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
             rows = [*members_of(joined, group, axes, want)]
@@ -499,7 +500,7 @@ class Reductions:
         """
         element = {f"i{k}": e for k, e in enumerate(values) if k not in axes}
         given = dict(definition.rule.starts) if isinstance(definition.rule, Reduce) else {}
-        found = {k: simplify(maximum(substitute(e, element), 0), known) for k, e in given.items()}
+        found = {k: simplify(maximum(substitute(e, element), 0), t.node.context.facts) for k, e in given.items()}
         for k, start in self._neutral_starts(definition, axes).items() if late else ():
             first = simplify(substitute(values[k], dict.fromkeys(running, const(0))), known)
             if not proves(there, ge(first, 0)) or not proves(there, le(first, maximum(substitute(start, element), 0))):
@@ -693,6 +694,11 @@ def _decided(e: Expr, node: Node, started: Collection[Expr], within: Mapping[str
 def _parts(t: Term) -> list[Expr]:
     """The conditions around a term, one by one."""
     return [part for c in t.node.conditions for part in conjuncts(c)]
+
+
+def _is_of_all(condition: Expr, group: Sequence[Term]) -> bool:
+    """True for a condition on threads that holds where the result is read, if it holds wherever terms are taken: for whichever thread that they are joined of."""
+    return condition.free <= THREADS and all(proves(t.node.context.constraints, condition) for t in group)
 
 
 def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:
