@@ -137,7 +137,8 @@ def find_bounds(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, 
         in_order = [tv for tv in loop.axes if isinstance(fusion.definition(tv), Scan | Fold)]
         starts = [_start_of(loop, tv, index_maps, types) for tv in (*reducing, *in_order)]
         known_ends, known_starts = ([e for e in bounds if e is not None] for bounds in (ends, starts))
-        has_end, has_start = reducing and len(known_ends) == len(ends), reducing and len(known_starts) == len(starts)
+        once = any(a.is_foreign and index_maps.memory[tv] is not MemoryType.Local for tv, a in loop.axes.items())  # a copy at the first index alone
+        has_end, has_start = reducing and len(known_ends) == len(ends), reducing and len(known_starts) == len(starts) and not once
         if not (has_end or has_start) or not _ends_unseen(fusion, loop, reducing) or any(indexes_registers(tv, loop) for tv in loop.axes):
             continue
         if has_end:
