@@ -50,7 +50,7 @@ from taskfuse.lowering.domains import refused
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.plan import base_name
 from taskfuse.lowering.thread_ranges import hardware_index
-from taskfuse.schedule.masked_ends import ends_of
+from taskfuse.schedule.masked_ends import counted_from_front, ends_of
 from taskfuse.schedule.shared_loops import Loop
 
 _SAME = (ELEMENTWISE["copy"],)
@@ -71,7 +71,7 @@ def start_of_terms(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
     extent = expr.output.root[axis].extent
     backwards: dict[str, Expr] = {f"i{axis}": extent - 1 - sym(f"i{axis}")}
     end = _end_of_terms(fusion, expr, tuple(at_point(o, backwards) for o in expr.operands), axis)
-    return None if end is None else extent - end
+    return None if end is None else counted_from_front(end, extent)
 
 
 def _end_of_terms(fusion: Fusion, expr: Reduction, operands: Collection[Operand], axis: int) -> Expr | None:
