@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from taskfuse.ir.axes import Axis, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -102,10 +103,11 @@ def _end(fusion: Fusion, operand: Operand, axis: str, neutral: float) -> Expr | 
             for o in operands:
                 if isinstance(o, Literal) and is_same_number(o.value, neutral):
                     continue
-                found = next(ends_of(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
-                if found is None:
+                found = [*islice(ends_of(substitute(o.valid, point), axis), 1), moved(o)] if isinstance(o, Read) else []
+                known = [e for e in found if e is not None]
+                if not known:
                     return None
-                ends.append(found)
+                ends.append(minimum(*known))
             return maximum(*ends) if ends else None
         case _:
             return None

@@ -132,6 +132,10 @@ def _bound(operand: Operand, axis: str, neutral: Neutral, definitions: Mapping[s
                 if isinstance(case.operand, Immediate) and neutral.through(definition.dtype, case.operand.dtype).made_of(case.operand.value):
                     continue
                 bounds = [*_bounds(substitute(case.cond, point), axis, side)]
+                if isinstance(case.operand, Access):
+                    moved = Access(case.operand.buffer, tuple(substitute(e, point) for e in case.operand.index))
+                    inner = _bound(moved, axis, neutral.through(definition.dtype), definitions, side)
+                    bounds += [] if inner is None else [inner]
                 if not bounds:
                     return None
                 found.append(side.narrowed(*bounds))
