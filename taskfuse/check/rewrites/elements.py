@@ -13,7 +13,7 @@ from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges, nonnegative_form
 from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, found_element
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, condition_of, each_case, follows, points
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, condition_of, each_case, follows, integer, points
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import (
     ONE,
@@ -215,6 +215,10 @@ class ElementPairs:
         mine, yours = a.side.defined(a.operand), b.side.defined(b.operand)
         if a.side.dtype(a.operand) is not b.side.dtype(b.operand):
             raise Different(f"{shown(b)} is {b.side.dtype(b.operand)}, and was written as {a.side.dtype(a.operand)}")
+        if isinstance(a.operand, IndexOf) or isinstance(b.operand, IndexOf):
+            one, other = integer(a), integer(b)
+            if one is not None and other is not None and is_equal(one, other, facts):
+                return
         try:
             if mine is None or yours is None:
                 raise Different(f"{shown(a)} was written, and {shown(b)} is there")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from taskfuse.ir.scalar import Expr, Facts, evaluate, is_multiple, minimum, sym, unsafe_divisor
+from taskfuse.ir.scalar import Expr, Facts, and_, evaluate, ge, is_multiple, le, lt, minimum, not_, or_, prove, sym, unsafe_divisor
 from tests.ir.scalar.generated import EXPRESSIONS, NEST, NEST_POINTS
 from tests.ir.scalar.nests import DIMS, N, S, x
 
@@ -44,3 +44,12 @@ def test_constant_divisors_decide_a_multiple_without_rewriting(monkeypatch: pyte
     facts = Facts().with_multiple("N", 8)
     assert is_multiple(4 * minimum(128 * (x // S) + 2 * S, N - 2), 8, facts)
     assert is_multiple(0, 8, facts)
+
+
+def test_a_known_disjunction_holds_in_one_of_its_cases() -> None:
+    i, j, n = sym("i"), sym("j"), sym("n")
+    facts = Facts().with_range("i", 0, 99).with_range("j", 0, 99).with_assumption(or_(lt(8 * i + 7, n), le(8 * i + 7, j)))
+    assert prove(or_(lt(8 * i + 3, n), le(8 * i + 5, j)), facts)
+    assert prove(not_(and_(ge(8 * i, n), lt(j, 8 * i))), facts)
+    assert not prove(or_(lt(8 * i + 8, n), le(8 * i + 7, j)), facts)
+    assert not prove(lt(8 * i, n), facts)
