@@ -37,7 +37,22 @@ from taskfuse.ir.expr import (
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import alike
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, integers_of
-from taskfuse.ir.syntax import EXCLUSIVE, INDEX, INTO, KIND_WORDS, RESCALED, RESERVED, SINCE, STRIDES, TABLE, UNTIL, ClauseWord, Keyword, arguments_of, default_outputs
+from taskfuse.ir.syntax import (
+    EXCLUSIVE,
+    INDEX,
+    INTO,
+    KIND_WORDS,
+    RESCALED,
+    RESERVED,
+    SINCE,
+    STRIDES,
+    TABLE,
+    UNTIL,
+    ClauseWord,
+    Keyword,
+    arguments_of,
+    default_outputs,
+)
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType

@@ -67,8 +67,8 @@ class IndexMaps:
         memory: tensor -> its memory, as far as known.
         variables: the variables of loops with code.
         grid_stride: the loops whose trips depend on the block index.
-        starts: the first values of the axes of loops over reduced axes, if all terms before are neutral or not part of the reduction: their variables count from
-            there. Hardware indices in them count from the first of a role.
+        starts: the first values of the axes of loops over reduced axes, if all terms before are neutral or not part of the reduction: variables of these loops
+            count from there. Hardware indices in them count from the first of a role.
         ends: the values from which on the same holds.
         belongs: a part of an assembly that has more elements than places -> the condition under which an element has one.
     """

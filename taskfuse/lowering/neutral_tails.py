@@ -159,7 +159,7 @@ def find_bounds(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, 
 
 
 def _check_bounds(index_maps: IndexMaps, found: LoopBounds) -> None:
-    """Where a reduction has no terms yet, or no more, or a scan takes none yet, a loop over the axis begins or ends just there. Raises :class:`LoweringError`."""
+    """Where terms of a reduction or a scan start, or end, by definition, a loop over the axis begins or ends. Raises :class:`LoweringError`."""
     for expr in index_maps.fusion.exprs():
         tv = expr.output
         bounds: list[tuple[str, int]] = []

@@ -72,8 +72,8 @@ def cascade(
         adjacent: contiguous elements of a chunk, which has one such run from each ``parts * adjacent`` elements; a divisor of ``chunk``;
             by default the whole chunk.
         rows: skip the chunks that masks exclude for a whole block of this many neighboring elements, such as chunks past the diagonal of causal
-            attention, or before a window: the walk of a block begins with the first chunk that any of its elements has, and ends with the last. Unmasked values are
-            assumed to be finite; the math has NaN where it multiplies 0 by an infinity. No effect if neither an end nor a start is known; not with ``parts``.
+            attention, or before a window: the walk of a block begins with the first chunk that any of its elements has, and ends with the last. Unmasked values
+            are assumed to be finite; the math has NaN where it multiplies 0 by an infinity. No effect if neither end nor start is known; not with ``parts``.
         along: the dimension of the first result along which a block has ``rows`` neighboring elements; along others it has one, for instance if each sequence
             of a batch has its own length. By default the one dimension on which the end depends.
 
@@ -118,8 +118,8 @@ class _Cascade(CascadeChunks):
         self.totals: dict[TensorView, list[TensorView]] = {}
 
     def _bounds(self, reductions: tuple[TensorView, ...], rows: int, along: Axis | None) -> tuple[dict[TensorView, Expr], dict[TensorView, Expr]]:
-        """The first step of the walk in which blocks of ``rows`` have terms that are not masked, and the end of these steps, over the symbols of the axes of each
-        reduction; nothing where that is not known of all of them.
+        """The first step of the walk in which blocks of ``rows`` have terms that are not masked, and the end of these steps, over the symbols of the axes of
+        each reduction; nothing where that is not known of all of them.
         """
         keys = Keys(self.fusion)
         starts = {tv: e for tv in reductions if (e := self._bound(tv, rows, along, keys, is_end=False)) is not None}
@@ -226,7 +226,9 @@ class _Cascade(CascadeChunks):
             later = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(k + 1, self.ranks[tv])}
             operands += (Read(decay, (*(substitute(e, later) for e in self.plans.index[tv, plan.top]), iteration_symbol(k))),)
             rescaled = k
-        made = self._added(Reduction(walk, expr.combine, expr.body, operands, expr.init, expr.location, rescaled, self._of(tv, self.ends, 1), self._of(tv, self.starts, 1)), tv)
+        made = self._added(
+            Reduction(walk, expr.combine, expr.body, operands, expr.init, expr.location, rescaled, self._of(tv, self.ends, 1), self._of(tv, self.starts, 1)), tv
+        )
         if is_finished:
             self._finish(plan, made)
 
@@ -247,7 +249,9 @@ class _Cascade(CascadeChunks):
         init = Literal(expr.combine.neutral(tv.dtype), tv.dtype) if levels else expr.init
         read = Read(part, point(len(root)))  # the step is where the reduced axis was
         if plan.top is None or plan.repair is None:
-            return self._added(Reduction(walk, expr.combine, COPY, (read,), init, expr.location, None, self._of(tv, self.ends, 0), self._of(tv, self.starts, 0)), tv)
+            return self._added(
+                Reduction(walk, expr.combine, COPY, (read,), init, expr.location, None, self._of(tv, self.ends, 0), self._of(tv, self.starts, 0)), tv
+            )
         old, new = (own(self._base(plan.top, found[plan.top])) for found in (self.before, self.running))
         decay = self._decay(plan.top, plan.repair, new.tensor.shape, old, new)
         return self._added(Fold(walk, ELEMENTWISE["fma"], (self._at_top(tv, plan.top, decay, levels), read), k, init, expr.location), tv)

@@ -255,8 +255,8 @@ class ElementPairs:
                 is_function = one.combine is other.combine and one.is_exclusive == other.is_exclusive and one.axis == other.axis
                 self._require(is_function and one.dtype is other.dtype, before)
                 self._require(is_equal(a.operand.index[one.axis], b.operand.index[one.axis], facts), before)
-                starts = (substitute(rule.start, points(e.index)) for rule, e in ((one, a.operand), (other, b.operand)))
-                self._require(is_equal(*starts, facts), f"the terms of {yours.tensor} start elsewhere")
+                start, other_start = substitute(one.start, points(a.operand.index)), substitute(other.start, points(b.operand.index))
+                self._require(is_equal(start, other_start, facts), f"the terms of {yours.tensor} start elsewhere")
                 at, facts = self.fresh(mine.space[one.axis], facts)
                 point, there = points(a.operand.index) | {f"i{one.axis}": at}, points(b.operand.index) | {f"i{one.axis}": at}
             case Iterate() as one, Iterate() as other:

@@ -241,7 +241,7 @@ class Accumulation:
         if isinstance(self.rule, Accumulate):
             at = np.unravel_index(element, self.tensor.extents)
             axis = self.rule.axis
-            start = max(0, int(np.asarray(value(self.rule.start, self.elements.symbols | {f"i{k}": int(i) for k, i in enumerate(at)}))))
+            start = max(0, int(value(self.rule.start, {**self.elements.symbols, **{f"i{k}": int(i) for k, i in enumerate(at)}})))
             end = int(at[axis]) + (0 if self.rule.is_exclusive else 1)
             found = [int(np.ravel_multi_index((*at[:axis], j, *at[axis + 1 :]), self.tensor.extents)) for j in range(start, end)]
         else:

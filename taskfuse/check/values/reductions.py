@@ -491,8 +491,8 @@ class Reductions:
     ) -> dict[int, Expr]:
         """Where the terms of an element are taken to start, for axes along which that is not the first index: points count from there.
 
-        It is where the definition says. If it says nothing, terms that are neutral may be left out: then it is where the loops begin, and no term before is other
-        than neutral.
+        It is where the definition says. If it says nothing, terms that are neutral may be left out: then it is where the loops begin, and all terms before are
+        neutral.
 
         Args:
             running: the symbols that differ from point to point.
@@ -697,7 +697,7 @@ def _parts(t: Term) -> list[Expr]:
 
 
 def _is_of_all(condition: Expr, group: Sequence[Term]) -> bool:
-    """True for a condition on threads that holds where the result is read, if it holds wherever terms are taken: for whichever thread that they are joined of."""
+    """True for a condition on threads, which holds where the result is read, if it holds wherever terms are taken: of whichever thread these are."""
     return condition.free <= THREADS and all(proves(t.node.context.constraints, condition) for t in group)
 
 

@@ -93,10 +93,10 @@ KERNEL k(x: float32[4, 64]) -> (y: float32[4])
 t = copy(0.0)  ~ start y
 FOR c in 0..8 - max(16*blockIdx.x - 4, 0)//8:
   FOR j in 0..8:
-    m = where(x[blockIdx.x, 8*(c + max(16*blockIdx.x - 4, 0)//8) + j] if 16*blockIdx.x - 5 < 8*(c + max(16*blockIdx.x - 4, 0)//8) + j, otherwise 0.0)  ~ value m[blockIdx.x, 8*(c + max(16*blockIdx.x - 4, 0)//8) + j]
-    t = add(t, m)  ~ term y[blockIdx.x, 8*(c + max(16*blockIdx.x - 4, 0)//8) + j]
+    m = where(x[blockIdx.x, HERE] if 16*blockIdx.x - 5 < HERE, otherwise 0.0)  ~ value m[blockIdx.x, HERE]
+    t = add(t, m)  ~ term y[blockIdx.x, HERE]
 y[blockIdx.x] = copy(t)  ~ value y[blockIdx.x]
-"""
+""".replace("HERE", "8*(c + max(16*blockIdx.x - 4, 0)//8) + j")
 KERNELS = {"window": WINDOW, "from its start": FROM_START, "rescaled": RESCALED, "lanes": BY_LANES, "scan": SCAN, "neutral": NEUTRAL}
 
 
