@@ -76,6 +76,7 @@ def kept(keep: Any, s: Any) -> Any:
 VARIANTS = {
     "causal": Variant(lambda s, h, i, j: kept(j <= i, s), mask=lambda b, h, i, j: j <= i),
     "window": Variant(lambda s, h, i, j: kept(tf.logical_and(j <= i, j > i - WINDOW), s), mask=lambda b, h, i, j: (j <= i) & (j > i - WINDOW)),
+    "band": Variant(lambda s, h, i, j: kept(tf.logical_and(j < i + WINDOW, j > i - WINDOW), s), mask=lambda b, h, i, j: (j < i + WINDOW) & (j > i - WINDOW)),
     "prefix": Variant(lambda s, h, i, j: kept(tf.logical_or(j < PREFIX, j <= i), s), mask=lambda b, h, i, j: (j < PREFIX) | (j <= i)),
     "softcap": Variant(lambda s, h, i, j: tf.tanh(s / CAP) * CAP, score=lambda s, b, h, i, j: torch.tanh(s / CAP) * CAP),
     "softcap, causal": Variant(

@@ -256,9 +256,10 @@ def of_definition(d: Definition) -> Iterator[Demand]:
     before: Conditions
     match d.rule:
         case Apply(operands=operands) | Reduce(operands=operands) | Iterate(operands=operands):
-            yield from _under(inside, (x for o in operands for e in _operand(o) for x in demands(e)))
-        case Accumulate(operand=operand):
-            yield from _under(inside, (x for e in _operand(operand) for x in demands(e)))
+            bounds = [e for _, e in (*d.rule.starts, *d.rule.ends)] if isinstance(d.rule, Reduce) else []
+            yield from _under(inside, (x for e in (*bounds, *(e for o in operands for e in _operand(o))) for x in demands(e)))
+        case Accumulate(operand=operand, start=start):
+            yield from _under(inside, (x for e in (start, *_operand(operand)) for x in demands(e)))
         case Pick(cases=cases):
             before = inside
             for case in cases:

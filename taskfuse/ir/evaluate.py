@@ -40,7 +40,7 @@ from taskfuse.ir.expr import (
 )
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.offsets import offsets, offsets_name
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import ZERO, Expr
 from taskfuse.ir.scalar import evaluate as evaluate_expr
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.values import NATIVE, Values
@@ -220,13 +220,13 @@ class _Reference:
         if expr.rescaled is not None:
             return self.values.cast(self._rescaled(expr, args, space, axes), wide, out.dtype)
         result: Array | None = None
-        if not expr.ends and plain and expr.body is ELEMENTWISE["mul"] and expr.combine is COMBINES["add"]:
+        if expr.is_whole and plain and expr.body is ELEMENTWISE["mul"] and expr.combine is COMBINES["add"]:
             factors = [self.values.cast(a, d, wide) for a, d in zip(args, dtypes, strict=True)]
             result = self.product(factors[0], factors[1], space, axes, wide)
         if result is None:
             body = self.values.apply(expr.body, args, dtypes, expr.body.compute_dtype(dtypes, wide), wide)
             body = np.broadcast_to(body, space)
-            body = self._with_ends(expr, body, wide)
+            body = self._bounded(expr, body, wide)
             if not plain:
                 body, axes = self.regrouped(expr, body)
             result = self.values.reduce(expr.combine, body, axes, wide)
@@ -235,13 +235,21 @@ class _Reference:
             result = self.values.combine(expr.combine, init, result, wide)
         return self.values.cast(result, wide, out.dtype)
 
-    def _with_ends(self, expr: Reduction, body: Array, wide: DType) -> Array:
-        """The terms of a reduction, and neutral ones from their ends on."""
-        grid = self.grid(body.shape)
-        for k, e in expr.ends:
-            inside = np.broadcast_to(grid[f"i{k}"] < evaluate_expr(e, grid), body.shape)
-            body = np.where(inside, body, self.values.literal(expr.combine.neutral(wide), wide))
+    def _bounded(self, expr: Reduction, body: Array, wide: DType) -> Array:
+        """The terms of a reduction, and neutral ones before they start and from their ends on."""
+        for k in range(body.ndim):
+            inside = self._is_inside(expr, k, body.shape)
+            if inside is not None:
+                body = np.where(inside, body, self.values.literal(expr.combine.neutral(wide), wide))
         return body
+
+    def _is_inside(self, expr: Reduction, axis: int, space: tuple[int, ...]) -> Array | None:
+        """Where points of a space lie between the start and the end of the terms along an axis; ``None``: everywhere."""
+        grid = self.grid(space)
+        here = grid[f"i{axis}"]
+        found = [here >= evaluate_expr(e, grid) for k, e in expr.starts if k == axis]
+        found += [here < evaluate_expr(e, grid) for k, e in expr.ends if k == axis]
+        return np.broadcast_to(np.logical_and.reduce(np.broadcast_arrays(*found)), space) if found else None
 
     def _rescaled(self, expr: Reduction, args: list[Array], space: tuple[int, ...], axes: tuple[int, ...]) -> Array:
         """A sum that is multiplied by a factor before the terms at each index of one axis are added."""
@@ -253,10 +261,8 @@ class _Reference:
         kept = [n for j, n in enumerate(space) if j not in axes]
         state = np.broadcast_to(self.values.cast(self.values.literal(0, wide), wide, wide), kept)
         body = self.values.apply(expr.body, terms, dtypes[:-1], expr.body.compute_dtype(dtypes[:-1], wide), wide)
-        body = self._with_ends(expr, np.broadcast_to(body, space), wide)
-        ends = dict(expr.ends)
-        grid = self.grid(space)
-        is_inside = np.broadcast_to(grid[f"i{k}"] < evaluate_expr(ends[k], grid), space) if k in ends else None
+        body = self._bounded(expr, np.broadcast_to(body, space), wide)
+        is_inside = self._is_inside(expr, k, space)
         for i in range(space[k]):
             here = tuple(slice(i, i + 1) if j == k else slice(0, 1) if j in axes else slice(None) for j in range(len(space)))
             scale = self.values.cast(factor[here], dtypes[-1], wide).reshape(kept)
@@ -271,6 +277,10 @@ class _Reference:
         (operand,) = expr.operands
         wide = expr.output.dtype.compute
         terms = np.broadcast_to(self.values.cast(self.operand(operand, space), operand_dtype(operand), wide), space)
+        if expr.start is not ZERO:
+            grid = self.grid(space)
+            inside = grid[f"i{expr.axis}"] >= evaluate_expr(expr.start, grid)
+            terms = np.where(inside, terms, self.values.literal(expr.combine.neutral(wide), wide))
         totals = self.values.accumulate(expr.combine, terms, expr.axis, wide)
         if expr.is_exclusive and space[expr.axis]:
             first = np.broadcast_to(self.values.literal(expr.combine.neutral(wide), wide), [1 if k == expr.axis else n for k, n in enumerate(space)])

@@ -18,7 +18,7 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.scalar import TRUE, Expr, elements_of, substitute
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, elements_of, substitute
 from taskfuse.location import Location
 
 if TYPE_CHECKING:
@@ -114,11 +114,13 @@ class Reduction:
     A sum from 0 may be rescaled along one of its axes: for each index of it, in order, what has been summed up is multiplied by a factor before the terms at
     that index are added. The factor is the last operand, at the element and that index.
 
-    Terms may end before the extent of a reduction axis, where an integer says that depends on the element alone. What follows is not part of the reduction.
+    Terms may start behind the first index of a reduction axis and end before its extent, where integers say that depend on the element alone. What comes before
+    and what follows is not part of the reduction.
 
     Attributes:
         rescaled: position of that axis in the iteration space; ``None``: the sum is not rescaled.
         ends: positions of reduction axes, and where along each the terms of an element end, over the symbols of the other axes; in rising order.
+        starts: the same of the first index with a term.
     """
 
     output: TensorView
@@ -129,6 +131,12 @@ class Reduction:
     location: Location | None = None
     rescaled: int | None = None
     ends: tuple[tuple[int, Expr], ...] = ()
+    starts: tuple[tuple[int, Expr], ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all points of the iteration space are part of it: terms neither start late nor end early."""
+        return not self.ends and not self.starts
 
     @property
     def terms(self) -> tuple[Operand, ...]:
@@ -235,6 +243,7 @@ class Scan:
         operands: the one operand.
         axis: position of i in the iteration space.
         is_exclusive: over all j < i; the first is the neutral element.
+        start: over no j before it, an integer over the symbols of the other axes.
     """
 
     output: TensorView
@@ -243,6 +252,7 @@ class Scan:
     axis: int
     location: Location | None = None
     is_exclusive: bool = False
+    start: Expr = ZERO
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -299,15 +309,16 @@ def misplaced_factor(expr: Reduction) -> str | None:
     return None
 
 
-def misplaced_end(expr: Reduction) -> str | None:
-    """Why the terms of a reduction cannot end as declared; ``None`` if they can."""
+def misplaced_bound(expr: Reduction) -> str | None:
+    """Why the terms of a reduction cannot start and end as declared; ``None`` if they can."""
     root = expr.output.root
-    positions = [k for k, _ in expr.ends]
-    if positions != sorted(set(positions)) or not all(k in range(len(root)) and root[k].is_reduction for k in positions):
-        return "these are not its reduction axes, in order"
+    for bounds in (expr.starts, expr.ends):
+        positions = [k for k, _ in bounds]
+        if positions != sorted(set(positions)) or not all(k in range(len(root)) and root[k].is_reduction for k in positions):
+            return "these are not its reduction axes, in order"
     reduced = {f"i{k}" for k, a in enumerate(root) if a.is_reduction}
-    if any(not reduced.isdisjoint(e.free) or elements_of(e) for _, e in expr.ends):
-        return "an end is not a function of the element alone"
+    if any(not reduced.isdisjoint(e.free) or elements_of(e) for _, e in (*expr.starts, *expr.ends)):
+        return "a bound is not a function of the element alone"
     if expr.output.logical != tuple(a for a in root if not a.is_reduction):
         return "its result has other axes than those that are left"
     return None
@@ -390,7 +401,9 @@ def map_exprs(expr: MathExpr) -> Iterator[Expr]:
         case Gather() | Update():
             yield from expr.extents
         case Reduction():
-            yield from (end for _, end in expr.ends)
+            yield from (bound for _, bound in (*expr.starts, *expr.ends))
+        case Scan():
+            yield expr.start
         case _:
             pass
 
@@ -431,7 +444,8 @@ def rebuilt(
     Args:
         read: replaces a read.
         leaf: replaces an operand that reads no tensor.
-        index: replaces the integer expressions outside the operands: places in an assembly, extents of a gather's values, ends of terms.
+        index: replaces the integer expressions outside the operands: places in an assembly, extents of a gather's values, starts and
+            ends of terms.
         output: the new output; ``None``: the same.
     """
 
@@ -447,6 +461,9 @@ def rebuilt(
         case Gather() | Update():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), extents=tuple(map(index, expr.extents)))
         case Reduction():
-            return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), ends=tuple((k, index(e)) for k, e in expr.ends))
-        case Pointwise() | FirstValid() | Scan() | Fold():
+            starts, ends = (tuple((k, index(e)) for k, e in bounds) for bounds in (expr.starts, expr.ends))
+            return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), starts=starts, ends=ends)
+        case Scan():
+            return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), start=index(expr.start))
+        case Pointwise() | FirstValid() | Fold():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)))

@@ -12,7 +12,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
 from taskfuse.ir.reader import PARALLEL_TYPES, FusionReader, by_value
-from taskfuse.ir.scalar import TRUE, Const, Expr, Token, TokenKind, const, sym
+from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, Token, TokenKind, const, sym
 from taskfuse.ir.schedule_grammar import read_schedule
 from taskfuse.ir.syntax import (
     AXIS_KINDS,
@@ -21,6 +21,7 @@ from taskfuse.ir.syntax import (
     INDEX,
     INTO,
     RESCALED,
+    SINCE,
     STRIDES,
     TABLE,
     UNTIL,
@@ -228,7 +229,8 @@ class _Grammar(FusionReader):
                 operand = self.operand(dtype)
                 self.expect("along")
                 position, token = self.iteration()
-                return ScanText(combine, operand, position, self.take(EXCLUSIVE), token)
+                is_exclusive = self.take(EXCLUSIVE)
+                return ScanText(combine, operand, position, is_exclusive, token, self.expression() if self.take(SINCE) else ZERO)
             case ValueWord.FOLD:
                 return self.fold(dtype)
             case ValueWord.REDUCE:
@@ -243,8 +245,9 @@ class _Grammar(FusionReader):
                     position, token = self.iteration()
                     self.expect("by")
                     rescaled = position, self.operand(dtype), token
+                starts = self.some(self.start) if self.take(SINCE) else ()
                 ends = self.some(self.end) if self.take(UNTIL) else ()
-                return ReductionText(combine, body, operands, over, init, rescaled, ends)
+                return ReductionText(combine, body, operands, over, init, rescaled, ends, starts)
 
     def fold(self, dtype: DType) -> FoldText:
         step = self.elementwise()
@@ -290,6 +293,11 @@ class _Grammar(FusionReader):
     def reduced(self) -> tuple[int, Expr, Token]:
         position, token = self.iteration()
         self.expect(":")
+        return position, self.expression(), token
+
+    def start(self) -> tuple[int, Expr, Token]:
+        position, token = self.iteration()
+        self.expect(">=")
         return position, self.expression(), token
 
     def end(self) -> tuple[int, Expr, Token]:

@@ -24,13 +24,13 @@ from taskfuse.ir.expr import (
     Scan,
     Update,
     View,
-    misplaced_end,
+    misplaced_bound,
     misplaced_factor,
 )
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.offsets import lengths_name
-from taskfuse.ir.scalar import Const, Expr, Token, integers_of, lookups_of, shape_text
+from taskfuse.ir.scalar import Const, Expr, Token, elements_of, integers_of, lookups_of, shape_text
 from taskfuse.ir.signatures import checked_first
 from taskfuse.ir.syntax import (
     AssembleText,
@@ -300,7 +300,11 @@ class _FusionBuilder:
             case ScanText(combine=combine, operand=operand, axis=axis, token=token):
                 if axis >= space:
                     raise token.error(f"{tv.name} has {counted_axes(space)}, there is no i{axis}")
-                return Scan(tv, combine, operands((operand,)), axis, location, t.value.is_exclusive)
+                start = t.value.start
+                self._check_symbols(token, (start,), space)
+                if str(iteration_symbol(axis)) in start.free or elements_of(start):
+                    raise token.error(f"{tv.name} cannot start there: its start is not a function of the other axes")
+                return Scan(tv, combine, operands((operand,)), axis, location, t.value.is_exclusive, start)
             case FoldText(axis=axis, token=token):
                 if [k for k, a in enumerate(tv.root) if a.is_reduction] != [axis]:
                     raise token.error(f"{tv.name} is folded along i{axis}, which has to be its only reduction axis")
@@ -310,14 +314,15 @@ class _FusionBuilder:
 
     def _reduction(self, text: ReductionText, tv: TensorView, terms: tuple[Operand, ...], factor: tuple[Operand, ...], location: Location) -> Reduction:
         axis = None if text.rescaled is None else text.rescaled[0]
-        ends = tuple((k, e) for k, e, _ in text.ends)
-        made = Reduction(tv, text.combine, text.body, (*terms, *factor), text.init, location, axis, ends)
+        starts, ends = (tuple((k, e) for k, e, _ in bounds) for bounds in (text.starts, text.ends))
+        made = Reduction(tv, text.combine, text.body, (*terms, *factor), text.init, location, axis, ends, starts)
         if text.rescaled is not None and (wrong := misplaced_factor(made)) is not None:
             raise text.rescaled[2].error(f"{tv.name} cannot be rescaled along i{axis}: {wrong}")
-        for _, e, token in text.ends:
+        bounds = (*text.starts, *text.ends)
+        for _, e, token in bounds:
             self._check_symbols(token, (e,), len(tv.root))
-        if text.ends and (wrong := misplaced_end(made)) is not None:
-            raise text.ends[0][2].error(f"the terms of {tv.name} cannot end there: {wrong}")
+        if bounds and (wrong := misplaced_bound(made)) is not None:
+            raise bounds[0][2].error(f"the terms of {tv.name} cannot {'start' if text.starts else 'end'} there: {wrong}")
         return made
 
     def _operand(self, text: OperandText, space: int, above: set[str], token: Token) -> Operand:

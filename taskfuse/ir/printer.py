@@ -36,8 +36,23 @@ from taskfuse.ir.expr import (
 )
 from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.identity import alike
-from taskfuse.ir.scalar import TRUE, Expr, integers_of
-from taskfuse.ir.syntax import EXCLUSIVE, INDEX, INTO, KIND_WORDS, RESCALED, RESERVED, STRIDES, TABLE, UNTIL, ClauseWord, Keyword, arguments_of, default_outputs
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, integers_of
+from taskfuse.ir.syntax import (
+    EXCLUSIVE,
+    INDEX,
+    INTO,
+    KIND_WORDS,
+    RESCALED,
+    RESERVED,
+    SINCE,
+    STRIDES,
+    TABLE,
+    UNTIL,
+    ClauseWord,
+    Keyword,
+    arguments_of,
+    default_outputs,
+)
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -214,6 +229,8 @@ class _FusionPrinter:
                 text += f" init {_literal(expr.init, dtype)}"
                 if expr.rescaled is not None:
                     text += f" {RESCALED} i{expr.rescaled} by {_operand(expr.operands[-1], space, dtype)}"
+                if expr.starts:
+                    text += f" {SINCE} {', '.join(f'i{k} >= {e}' for k, e in expr.starts)}"
                 return text if not expr.ends else f"{text} {UNTIL} {', '.join(f'i{k} < {e}' for k, e in expr.ends)}"
             case View():
                 return f"view {quoted(expr.label)}({_read(expr.operand, space)})"
@@ -226,7 +243,8 @@ class _FusionPrinter:
                 return f"update {expr.combine.name}({self._found(expr, space, dtype)})"
             case Scan():
                 text = f"scan {expr.combine.name} of {self._operands(expr.operands, space, dtype)} along {iteration_symbol(expr.axis)}"
-                return f"{text} {EXCLUSIVE}" if expr.is_exclusive else text
+                text += f" {EXCLUSIVE}" if expr.is_exclusive else ""
+                return text if expr.start is ZERO else f"{text} {SINCE} {expr.start}"
             case Fold():
                 extent = f": {expr.output.root[expr.axis].extent}" if self._root_follows(expr.output) else ""
                 steps = f"({self._operands(expr.operands, space, dtype)}) along {iteration_symbol(expr.axis)}{extent}"

@@ -17,7 +17,7 @@ from taskfuse.ir.combine import Combine
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
-from taskfuse.ir.scalar import Expr, Token, ceildiv
+from taskfuse.ir.scalar import ZERO, Expr, Token, ceildiv
 from taskfuse.ir.tables import TableRange
 from taskfuse.ir.types import MemoryType, ParallelType
 
@@ -83,6 +83,7 @@ INDEX = "index"
 STRIDES = "strides"
 EXCLUSIVE = "exclusive"
 RESCALED = "rescaled"
+SINCE = "since"
 UNTIL = "until"
 TABLE = "table"
 INTO = "into"
@@ -197,7 +198,7 @@ class FirstValidText:
 @dataclass(frozen=True, slots=True)
 class ReductionText:
     """``reduce combine of body(operands...) [over i1: T, ...] init literal [rescaled i1 by operand]
-    [until i1 < e, ...]``; ``over``, ``ends``: position, extent or end, and where it stands."""
+    [since i1 >= e, ...] [until i1 < e, ...]``; ``over``, ``starts``, ``ends``: position, extent or bound, and where it stands."""
 
     combine: Combine
     body: Elementwise
@@ -206,6 +207,7 @@ class ReductionText:
     init: Literal
     rescaled: tuple[int, OperandText, Token] | None = None
     ends: tuple[tuple[int, Expr, Token], ...] = ()
+    starts: tuple[tuple[int, Expr, Token], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,13 +248,14 @@ class UpdateText:
 
 @dataclass(frozen=True, slots=True)
 class ScanText:
-    """``scan combine of operand along i1 [exclusive]``."""
+    """``scan combine of operand along i1 [exclusive] [since e]``."""
 
     combine: Combine
     operand: OperandText
     axis: int
     is_exclusive: bool
     token: Token
+    start: Expr = ZERO
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,12 +142,14 @@ class _Comparison:
                 _equal("start", Immediate(expr.init.value, expr.init.dtype), rule.init)
                 _equal("dtype of the sum", wide, rule.dtype)
                 _equal("axis along which it is rescaled", expr.rescaled, rule.rescaled)
+                _equal("starts of its terms", expr.starts, rule.starts)
                 _equal("ends of its terms", expr.ends, rule.ends)
                 self._operands(expr.operands, rule.operands)
             case Scan(), Accumulate() as rule:
                 _equal("combine", expr.combine, rule.combine)
                 _equal("axis", expr.axis, rule.axis)
                 _equal("whether it is exclusive", expr.is_exclusive, rule.is_exclusive)
+                _equal("start of its terms", expr.start, rule.start)
                 _equal("dtype of the sum", wide, rule.dtype)
                 self._operands(expr.operands, (rule.operand,))
             case Fold(), Iterate() as rule:

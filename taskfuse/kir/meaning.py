@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from taskfuse.ir.offsets import offsets, offsets_name
-from taskfuse.ir.scalar import Expr, evaluate
+from taskfuse.ir.scalar import ZERO, Expr, evaluate
 from taskfuse.ir.values import MODULAR, Values
 from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.kernel import Kernel
@@ -78,7 +78,10 @@ class _Meaning(PointValues):
                 owner = np.ravel_multi_index(self._index(d.place, shape, point, count), shape) if shape and count else np.zeros(count, np.int64)
                 return v.cast(self.reduced(rule, point, owner, prod(shape)).reshape(shape), rule.dtype, d.dtype)
             case Accumulate(combine=combine, operand=operand, axis=axis, dtype=dtype):
-                terms = v.cast(self.operand(operand, point, count), self.dtype(operand), dtype).reshape(space)
+                terms = v.cast(self.operand(operand, point, count), self.dtype(operand), dtype)
+                if d.rule.start is not ZERO:
+                    terms = np.where(point[f"i{axis}"] >= evaluate(d.rule.start, point), terms, v.literal(combine.neutral(dtype), dtype))
+                terms = np.broadcast_to(terms, count).reshape(space)
                 totals = v.accumulate(combine, terms, axis, dtype)
                 if d.rule.is_exclusive and totals.shape[axis]:
                     totals = np.roll(totals, 1, axis)

@@ -11,8 +11,8 @@ from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import TRUE, Expr, const
-from taskfuse.ir.syntax import EXCLUSIVE, RESCALED, UNTIL
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, const
+from taskfuse.ir.syntax import EXCLUSIVE, RESCALED, SINCE, UNTIL
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.forms import KernelKeyword, RuleWord
 from taskfuse.kir.operands import (
@@ -158,10 +158,13 @@ def _rule(d: Definition) -> str:
             text = f"{RuleWord.REDUCE.value} {combine.name} of {term} from {immediate_text(init, dtype)}"
             if d.rule.rescaled is not None:
                 text += f" {RESCALED} {d.rule.rescaled} by {operand(operands[-1], dtype)}"
+            if d.rule.starts:
+                text += f" {SINCE} {', '.join(f'{k} >= {e}' for k, e in d.rule.starts)}"
             return text if not d.rule.ends else f"{text} {UNTIL} {', '.join(f'{k} < {e}' for k, e in d.rule.ends)}"
         case Accumulate(combine=combine, operand=term, axis=axis, dtype=dtype):
             suffix = "" if dtype is d.dtype else f".{dtype}"
             before = f" {EXCLUSIVE}" if d.rule.is_exclusive else ""
+            before += "" if d.rule.start is ZERO else f" {SINCE} {d.rule.start}"
             return f"{RuleWord.SCAN.value} {combine.name}{suffix} along {axis}{before} of {operand(term, dtype)}"
         case Iterate(op=op, operands=operands, axis=axis, init=init, dtype=dtype):
             step = _OPERANDS.computation(op, operands, dtype, d.dtype)

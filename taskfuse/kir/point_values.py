@@ -86,22 +86,25 @@ class PointValues(ABC):
         """``count`` results of a reduction, in its compute dtype. Floats are summed in float64 and rounded once.
 
         Args:
-            point: points with terms, or past the end of terms.
+            point: points with terms, or outside their bounds.
             owner: the number of the result that each belongs to.
         """
         v, n = self.values, owner.size
         args = [np.broadcast_to(self.operand(o, point, n), n) for o in rule.operands]
         body = np.broadcast_to(v.apply(rule.body, args[: len(rule.terms)], [self.dtype(o) for o in rule.terms], rule.dtype, rule.dtype), n)
-        before = {k: np.broadcast_to(point[f"i{k}"] < evaluate(end, point), n) for k, end in rule.ends}
-        inside = np.logical_and.reduce([np.ones(n, np.bool_), *before.values()])
+        within = [(k, np.broadcast_to(point[f"i{k}"] >= evaluate(start, point), n)) for k, start in rule.starts]
+        within += [(k, np.broadcast_to(point[f"i{k}"] < evaluate(end, point), n)) for k, end in rule.ends]
+        everywhere = np.ones(n, np.bool_)
+        inside = np.logical_and.reduce([everywhere, *(among for _, among in within)])
         if rule.rescaled is None:
             first = v.cast(v.literal(rule.init.value, rule.init.dtype), rule.init.dtype, rule.dtype)
             return self.combined(rule.combine, rule.dtype, first, count, owner[inside], body[inside])
         factor = v.cast(args[-1], self.dtype(rule.operands[-1]), rule.dtype)
         along = np.broadcast_to(point[f"i{rule.rescaled}"], n)
         total = np.zeros(count, v.storage(rule.dtype))
+        stepping = np.logical_and.reduce([everywhere, *(among for k, among in within if k == rule.rescaled)])
         for i in range(int(along.max(initial=-1)) + 1):  # what there is is multiplied by the factor, and the terms are added
-            mine = np.flatnonzero((along == i) & before.get(rule.rescaled, True))
+            mine = np.flatnonzero((along == i) & stepping)
             scaled = total.copy()
             scaled[owner[mine]] = v.apply(ELEMENTWISE["mul"], [total[owner[mine]], factor[mine]], [rule.dtype, rule.dtype], rule.dtype, rule.dtype)
             mine = np.flatnonzero((along == i) & inside)

@@ -160,13 +160,14 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
 
     match d.rule:
         case Reduce():
-            rule: Rule = replace(d.rule, operands=operands(d.rule.operands), ends=tuple((k, f(e)) for k, e in d.rule.ends))
+            starts, ends = (tuple((k, f(e)) for k, e in bounds) for bounds in (d.rule.starts, d.rule.ends))
+            rule: Rule = replace(d.rule, operands=operands(d.rule.operands), starts=starts, ends=ends)
         case Apply() | Iterate():
             rule = replace(d.rule, operands=operands(d.rule.operands))
         case Pick():
             rule = Pick(tuple(ChoiceCase(f(c.cond), map_operand(c.operand, f)) for c in d.rule.cases))
         case Accumulate():
-            rule = replace(d.rule, operand=map_operand(d.rule.operand, f))
+            rule = replace(d.rule, operand=map_operand(d.rule.operand, f), start=f(d.rule.start))
         case Find():
             rule = Find(map_access(d.rule.source, f), tuple(map_access(a, f) for a in d.rule.values), each(d.rule.extents))
         case Send():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.scalar import Expr, Sym, const
+from taskfuse.ir.scalar import ZERO, Expr, Sym, const
 from taskfuse.kir.operands import Access, ChoiceCase, Content, Holds, Immediate, Operand
 from taskfuse.location import Location
 
@@ -42,6 +42,7 @@ class Reduce:
     Attributes:
         rescaled: an axis: at each index along it, in order, the partial sum is multiplied by a factor, the last operand, before the terms at this index.
         ends: axes, and where along each the terms of an element end, over the indices of the element: no point from there on is in the reduction.
+        starts: the same of where they start: no point before is.
     """
 
     combine: Combine
@@ -51,6 +52,7 @@ class Reduce:
     dtype: DType
     rescaled: int | None = None
     ends: tuple[tuple[int, Expr], ...] = ()
+    starts: tuple[tuple[int, Expr], ...] = ()
 
     @property
     def terms(self) -> tuple[Operand, ...]:
@@ -60,13 +62,18 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Accumulate:
-    """The operands up to the element's own index along ``axis``, or, if exclusive, before it, combined in ``dtype``."""
+    """The operands up to the element's own index along ``axis``, or, if exclusive, before it, combined in ``dtype``.
+
+    Attributes:
+        start: the first index that takes part, over the other indices of the element.
+    """
 
     combine: Combine
     operand: Operand
     axis: int
     dtype: DType
     is_exclusive: bool = False
+    start: Expr = ZERO
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.combine import COMBINES
-from taskfuse.ir.scalar import TRUE, Expr
-from taskfuse.ir.syntax import EXCLUSIVE, RESCALED, UNTIL
+from taskfuse.ir.scalar import TRUE, ZERO, Expr
+from taskfuse.ir.syntax import EXCLUSIVE, RESCALED, SINCE, UNTIL
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.forms import RULE_WORDS, RuleWord
 from taskfuse.kir.nodes import Stmt
@@ -87,18 +87,17 @@ class WitnessParser(OperandParser):
             axis = reader.number(RESCALED)
             reader.expect("by")
             operands += (self.operand(wide),)
-        ends: list[tuple[int, Expr]] = []
-        if reader.at(UNTIL):
-            ends.append(self.end(UNTIL))
-            while reader.at(","):
-                ends.append(self.end(","))
-        return Reduce(combine, body, operands, init, wide, axis, tuple(ends))
+        starts, ends = self.bounds(SINCE, ">="), self.bounds(UNTIL, "<")
+        return Reduce(combine, body, operands, init, wide, axis, ends, starts)
 
-    def end(self, before: str) -> tuple[int, Expr]:
-        """Where terms end along an axis, after a word."""
-        k = self.reader.number(before)
-        self.reader.expect("<")
-        return k, self.reader.expression()
+    def bounds(self, word: str, comparison: str) -> tuple[tuple[int, Expr], ...]:
+        """Where terms start, or end, along some axes, after a word; none without it."""
+        found: list[tuple[int, Expr]] = []
+        while self.reader.at("," if found else word):
+            k = self.reader.number("," if found else word)
+            self.reader.expect(comparison)
+            found.append((k, self.reader.expression()))
+        return tuple(found)
 
     def scan(self, dtype: DType) -> Accumulate:
         reader = self.reader
@@ -108,8 +107,9 @@ class WitnessParser(OperandParser):
         wide = known(token, suffix, DTYPES, "dtype") if suffix else dtype
         axis = reader.number("along")
         is_exclusive = reader.take(EXCLUSIVE)
+        start = reader.expression() if reader.take(SINCE) else ZERO
         reader.expect("of")
-        return Accumulate(combine, self.operand(wide), axis, wide, is_exclusive)
+        return Accumulate(combine, self.operand(wide), axis, wide, is_exclusive, start)
 
     def fold(self, dtype: DType) -> Iterate:
         reader = self.reader

@@ -138,14 +138,17 @@ def _wrong_factor(d: Definition, rule: Reduce, axis: int) -> str | None:
     )
 
 
-def _wrong_end(d: Definition, rule: Reduce, extents: frozenset[str]) -> str | None:
-    """Terms end along reduced axes, at integers that depend on the element alone."""
+def _wrong_bound(d: Definition, rule: Reduce, extents: frozenset[str]) -> str | None:
+    """Terms start and end along reduced axes, at integers that depend on the element alone."""
     kept = {e.name for e in d.place if isinstance(e, Sym)}
-    axes = [k for k, _ in rule.ends]
-    if axes != sorted(set(axes)) or not all(k < len(d.space) and f"i{k}" not in kept for k in axes) or len(kept) != len(d.place):
-        return f"'{d.tensor}' has ends along other axes than those that it reduces, in order"
-    name = _foreign((e for _, e in rule.ends), extents | kept)
-    return None if name is None else f"'{name}' is not an index of an element of '{d.tensor}', and says where its terms end"
+    for what, bounds in (("start", rule.starts), ("end", rule.ends)):
+        axes = [k for k, _ in bounds]
+        if axes != sorted(set(axes)) or not all(k < len(d.space) and f"i{k}" not in kept for k in axes) or (bounds and len(kept) != len(d.place)):
+            return f"'{d.tensor}' has {what}s along other axes than those that it reduces, in order"
+        name = _foreign((e for _, e in bounds), extents | kept)
+        if name is not None:
+            return f"'{name}' is not an index of an element of '{d.tensor}', and says where its terms {what}"
+    return None
 
 
 def rules_are_complete(d: Definition, above: Above) -> str | None:
@@ -153,15 +156,19 @@ def rules_are_complete(d: Definition, above: Above) -> str | None:
     match d.rule:
         case Reduce(rescaled=axis) as rule if axis is not None and (problem := _wrong_factor(d, rule, axis)) is not None:
             return problem
-        case Reduce(ends=(_, *_)) as rule if (problem := _wrong_end(d, rule, above.declarations.extents | above.declarations.tables.keys())) is not None:
+        case Reduce() as rule if (problem := _wrong_bound(d, rule, above.declarations.extents | above.declarations.tables.keys())) is not None:
             return problem
         case Apply(op=op, operands=operands) | Reduce(body=op, terms=operands):
             return None if len(operands) == op.arity else f"{op.name} takes {op.arity} operands, not {len(operands)}"
         case Pick(cases=cases):
             wrong = next((c.cond for c in cases if not is_boolean(c.cond)), None)
             return f"'{d.tensor}' picks from nothing" if not cases else None if wrong is None else f"the condition {wrong} is not a boolean"
-        case Accumulate(axis=axis):
-            return None if axis in range(len(d.space)) else f"'{d.tensor}' has {len(d.space)} axes, and none that is number {axis}"
+        case Accumulate(axis=axis, start=start):
+            if axis not in range(len(d.space)):
+                return f"'{d.tensor}' has {len(d.space)} axes, and none that is number {axis}"
+            others = {f"i{k}" for k in range(len(d.space)) if k != axis}
+            name = _foreign((start,), above.declarations.extents | above.declarations.tables.keys() | others)
+            return None if name is None else f"'{name}' is not an index of an element of '{d.tensor}' across its axis, and says where it starts"
         case Iterate(op=op, operands=operands):
             return None if len(operands) == op.arity - 1 else f"{op.name} takes a state and {op.arity - 1} operands, not {len(operands)}"
         case Find(values=values, extents=extents):

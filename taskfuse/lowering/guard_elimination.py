@@ -111,6 +111,8 @@ class GuardElimination:
             if value is None and a.is_foreign:
                 continue
             trips = a.extent if loop in shared else index_maps.trips(loop, a.extent, source)  # fewer where the block has less work
+            if loop not in shared and loop in index_maps.starts:
+                return False
             if value is None or not (prove(ge(value, 0), index_map.facts) and prove(lt(value, trips), index_map.facts)):
                 return False
         return True

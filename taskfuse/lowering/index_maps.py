@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, iteration_symbol, value_symbol
 from taskfuse.ir.expr import Assemble, Fold, Gather, Read, Reduction, Update
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, Max, conjuncts, const, eq, ge, lookups_of, lt, minimum, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, Max, conjuncts, const, eq, ge, lookups_of, lt, maximum, minimum, prove, simplify, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.lowering.completion import has_copies_of_threads
@@ -66,7 +67,9 @@ class IndexMaps:
         memory: tensor -> its memory, as far as known.
         variables: the variables of loops with code.
         grid_stride: the loops whose trips depend on the block index.
-        ends: trips of loops over reduced axes after which all terms are neutral; hardware indices in them count from the first of a role.
+        starts: the first values of the axes of loops over reduced axes, if all terms before are neutral or not part of the reduction: variables of these loops
+            count from there. Hardware indices in them count from the first of a role.
+        ends: the values from which on the same holds.
         belongs: a part of an assembly that has more elements than places -> the condition under which an element has one.
     """
 
@@ -78,6 +81,7 @@ class IndexMaps:
         self.memory: dict[TensorView, MemoryType] = {}
         self.variables = LoopVariables()
         self.grid_stride = GridStrideLoops(fusion, tree, shared_loops, ranges, self.variables)
+        self.starts: dict[Loop, Expr] = {}
         self.ends: dict[Loop, Expr] = {}
         self.belongs = {p.tensor: p.valid for e in fusion.exprs() if isinstance(e, Assemble) for p in e.parts if p.valid is not TRUE}
         wholes = [[p.tensor for p in e.parts] for e in fusion.exprs() if isinstance(e, Assemble)]
@@ -87,26 +91,36 @@ class IndexMaps:
 
     def trips(self, loop: Loop, extent: Expr, tv: TensorView) -> Expr:
         """The trips of a loop of an extent around code of ``tv``, in hardware indices and the variables of loops around it."""
-        trips, end = self.grid_stride.trips(loop, extent, tv), self.ends.get(loop)
-        if end is None:
+        trips = self.grid_stride.trips(loop, extent, tv)
+        if loop not in self.starts and loop not in self.ends:
             return trips
         task = self.tree.place[tv]
-        own = substitute(end, {p.index_name: sym(p.index_name) - self.ranges.range(task, p).start for p in INDEX_TYPES})
-        return simplify(minimum(trips, own), self.ranges.facts)
+        hardware = {p.index_name: sym(p.index_name) - self.ranges.range(task, p).start for p in INDEX_TYPES}
+        return simplify(substitute(self.length(loop, trips), hardware), self.ranges.facts)
+
+    def length(self, loop: Loop, extent: Expr) -> Expr:
+        """The trips of a loop of an extent between its start and its end."""
+        stop = minimum(extent, self.ends[loop]) if loop in self.ends else extent
+        return maximum(stop - self.starts[loop], 0) if loop in self.starts else stop
 
     def before_ends(self, tv: TensorView, facts: Facts) -> Facts:
         """Facts about the indices around the code of ``tv``, including that loops end with their terms."""
         for loop in self.shared_loops.path[tv]:
             if loop in self.ends:
-                end = self.end(tv, loop)
+                end = self.in_code(self.ends[loop], tv)
                 ends = [e for e in end.args if e is not ZERO] if isinstance(end, Max) else [end]
-                facts = facts.with_assumption(lt(self.variables.symbol(loop), ends[0] if len(ends) == 1 else end))
+                facts = facts.with_assumption(lt(self.value(loop, tv), ends[0] if len(ends) == 1 else end))
         return facts
 
-    def end(self, tv: TensorView, loop: Loop) -> Expr:
-        """The trips of a loop that ends with its terms, in the indices of the code of ``tv``."""
+    def in_code(self, bound: Expr, tv: TensorView) -> Expr:
+        """A start or an end of a loop, in the indices of the code of ``tv``."""
         task = self.tree.place[tv]
-        return substitute(self.ends[loop], {p.index_name: sym(base_name(p, task)) for p in INDEX_TYPES})
+        return substitute(bound, {p.index_name: sym(base_name(p, task)) for p in INDEX_TYPES})
+
+    def value(self, loop: Loop, tv: TensorView) -> Expr:
+        """The index of a loop's axis around the code of ``tv``: its variable, counted from its start."""
+        variable = self.variables.symbol(loop)
+        return variable + self.in_code(self.starts[loop], tv) if loop in self.starts else variable
 
     def forget(self) -> None:
         """Discard all index maps: they have guards for remainders that grid-stride loops now bound."""
@@ -249,11 +263,16 @@ class IndexMaps:
         values: dict[Axis, Expr] = {}
         guards: list[Expr] = []
         atoms = atom_symbols(tv)
-        for a in tv.loop:
+        late: list[Expr] = []  # indices of loops that do not begin at 0
+        path = self.shared_loops.path.get(tv, ())
+        for a, loop in zip_longest(tv.loop, path):
             ptype = tv.schedule.ptype(a)
             if ptype.is_loop and a in loops:
                 values[a] = loops[a]
                 facts = facts.with_range(str(loops[a]), 0, a.extent - 1)
+                if loop in self.starts and loops[a] is self.variables.symbol(loop):
+                    values[a] = self.value(loop, tv)
+                    late.append(lt(values[a], a.extent))
             elif a in atoms:
                 values[a] = sym(atoms[a])
                 facts = facts.with_range(atoms[a], 0, a.extent - 1)
@@ -281,6 +300,8 @@ class IndexMaps:
                 facts = facts.with_range(name, 0, 0)
                 if index_range.extent is not const(1):
                     guards.append(eq(sym(name), 0))
+        for condition in late:
+            facts = facts.with_assumption(condition)
         return values, facts, guards
 
 

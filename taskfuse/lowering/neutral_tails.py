@@ -1,8 +1,8 @@
-"""Loops that end at the last term, or are skipped where their sum is never read.
+"""Loops that begin at the first term and end at the last one, or are skipped where their sum is never read.
 
-A ragged or masked axis is as long as its longest row; past the end of a row its terms are neutral by definition. A loop over such an axis runs to the end
-of the row where that is known before it: a function of extents, of block indices, of loops around it, and of elements of tables. All roles compute it
-from the same, so rings make as many fills as there are reads.
+A ragged or masked axis is as long as its longest row; past the end of a row its terms are neutral by definition, and so are those before a window. A loop over
+such an axis runs from the start of the row to its end where these are known before it: functions of extents, of block indices, of loops around it, and of
+elements of tables. All roles compute them from the same, so rings make as many fills as there are reads.
 
 A choice reads a result only where its condition holds: padding rows of a product are zero, whatever the product would be there. If no choice takes any element
 of a loop's results, directly or through elementwise functions at the same place, the loop has no trips. The condition that some element is taken is a function
@@ -12,14 +12,17 @@ of the same kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 
-from taskfuse.ir.axes import iteration_point
+from taskfuse.ir.axes import Axis, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, is_same_number
+from taskfuse.ir.expr import FirstValid, Fold, Literal, Operand, Pointwise, Read, Reduction, Scan, View, at_point, is_same_number
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import (
     TRUE,
+    ZERO,
     Compare,
     CompareOp,
     Expr,
@@ -34,6 +37,7 @@ from taskfuse.ir.scalar import (
     le,
     lt,
     maximum,
+    minimum,
     prove,
     select,
     simplify,
@@ -47,7 +51,7 @@ from taskfuse.lowering.domains import refused
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.plan import base_name
 from taskfuse.lowering.thread_ranges import hardware_index
-from taskfuse.schedule.masked_ends import ends_of
+from taskfuse.schedule.masked_ends import counted_from_front, ends_of
 from taskfuse.schedule.shared_loops import Loop
 
 _SAME = (ELEMENTWISE["copy"],)
@@ -58,11 +62,25 @@ def end_of_terms(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
     """An expression over the other iteration symbols, from which on along an axis a reduction has no terms, or only neutral ones; ``None``: unknown."""
     if axis in dict(expr.ends):
         return dict(expr.ends)[axis]
+    return _end_of_terms(fusion, expr, expr.operands, axis)
+
+
+def start_of_terms(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
+    """An expression over the other iteration symbols, before which along an axis a reduction has no terms, or only neutral ones; ``None``: unknown."""
+    if axis in dict(expr.starts):
+        return dict(expr.starts)[axis]
+    extent = expr.output.root[axis].extent
+    backwards: dict[str, Expr] = {f"i{axis}": extent - 1 - sym(f"i{axis}")}
+    end = _end_of_terms(fusion, expr, tuple(at_point(o, backwards) for o in expr.operands), axis)
+    return None if end is None else counted_from_front(end, extent)
+
+
+def _end_of_terms(fusion: Fusion, expr: Reduction, operands: Collection[Operand], axis: int) -> Expr | None:
     neutral = expr.combine.neutral(expr.output.dtype.compute)
     is_product = expr.body is _PRODUCT and neutral == 0  # of zeros: one of a zero and an infinity is not a number
     if (expr.body not in _SAME and not is_product) or expr.rescaled is not None:  # a sum is also rescaled where its terms are neutral
         return None
-    ends = [_end(fusion, o, f"i{axis}", neutral) for o in expr.operands]
+    ends = [_end(fusion, o, f"i{axis}", neutral) for o in operands]
     known = [e for e in ends if e is not None]
     return maximum(*known) if known and len(known) == len(ends) else None
 
@@ -85,51 +103,79 @@ def _end(fusion: Fusion, operand: Operand, axis: str, neutral: float) -> Expr | 
             for o in operands:
                 if isinstance(o, Literal) and is_same_number(o.value, neutral):
                     continue
-                found = next(ends_of(substitute(o.valid, point), axis), None) if isinstance(o, Read) else None
-                if found is None:
+                found = [*islice(ends_of(substitute(o.valid, point), axis), 1), moved(o)] if isinstance(o, Read) else []
+                known = [e for e in found if e is not None]
+                if not known:
                     return None
-                ends.append(found)
+                ends.append(minimum(*known))
             return maximum(*ends) if ends else None
         case _:
             return None
 
 
-def find_ends(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, Loop], bool]) -> dict[Loop, Expr]:
-    """The loops over reduced axes that end with their terms, and their trips, in the variables of enclosing loops and in hardware indices, which count from the
+@dataclass(frozen=True, slots=True, eq=False)
+class LoopBounds:
+    """Where loops over reduced axes begin and end, as indices of their axes, in the variables of enclosing loops and in hardware indices, which count from the
     first thread or block of a role: roles that share a loop have one entry each.
+    """
+
+    starts: dict[Loop, Expr] = field(default_factory=dict["Loop", Expr])
+    ends: dict[Loop, Expr] = field(default_factory=dict["Loop", Expr])
+
+
+def find_bounds(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, Loop], bool]) -> LoopBounds:
+    """The loops over reduced axes that begin or end with their terms.
 
     Args:
         indexes_registers: whether code of a tensor indexes registers by a loop, which is therefore unrolled: its number of trips is constant.
     """
-    fusion = index_maps.fusion
-    found: dict[Loop, Expr] = {}
+    fusion, found = index_maps.fusion, LoopBounds()
     for loop in index_maps.shared_loops.loops:
         reducing = [tv for tv, a in loop.axes.items() if isinstance(fusion.definition(tv), Reduction) and a.is_reduction]
         alone = all(among(tv, reducing) or index_maps.memory[tv] is MemoryType.Local for tv in loop.axes)
         types = (*BLOCK_TYPES, *THREAD_TYPES) if alone else BLOCK_TYPES  # threads that wait for each other inside make equally many trips
         ends = [_end_of(loop, tv, index_maps, types) for tv in reducing]
         ends = [_end_where_read(loop, tv, index_maps, types) if end is None else end for tv, end in zip(reducing, ends, strict=True)]
-        if not ends or None in ends or not _ends_unseen(fusion, loop, reducing) or any(indexes_registers(tv, loop) for tv in loop.axes):
+        in_order = [tv for tv in loop.axes if isinstance(fusion.definition(tv), Scan | Fold)]
+        starts = [_start_of(loop, tv, index_maps, types) for tv in (*reducing, *in_order)]
+        known_ends, known_starts = ([e for e in bounds if e is not None] for bounds in (ends, starts))
+        once = any(a.is_foreign and index_maps.memory[tv] is not MemoryType.Local for tv, a in loop.axes.items())  # a copy at the first index alone
+        has_end, has_start = reducing and len(known_ends) == len(ends), reducing and len(known_starts) == len(starts) and not once
+        if not (has_end or has_start) or not _ends_unseen(fusion, loop, reducing) or any(indexes_registers(tv, loop) for tv in loop.axes):
             continue
-        found[loop] = simplify(maximum(0, *(e for e in ends if e is not None)), index_maps.ranges.facts)
-    _check_ends(index_maps, found)
+        if has_end:
+            found.ends[loop] = simplify(maximum(0, *known_ends), index_maps.ranges.facts)
+        start = simplify(maximum(0, minimum(*known_starts)), index_maps.ranges.facts) if has_start else ZERO
+        if start is not ZERO:
+            found.starts[loop] = start
+    _check_bounds(index_maps, found)
+    for loop in sorted({*found.starts, *found.ends}, key=lambda loop: loop.depth):
+        outer = {x for tv in loop.axes for x in index_maps.shared_loops.path[tv][: loop.depth] if x in found.starts}
+        begun = {index_maps.variables.name(x): index_maps.variables.symbol(x) + found.starts[x] for x in outer}
+        for bounds in (found.starts, found.ends) if begun else ():  # an index of a loop around is its variable, counted from its own start
+            if loop in bounds:
+                bounds[loop] = substitute(bounds[loop], begun)
     return found
 
 
-def _check_ends(index_maps: IndexMaps, found: dict[Loop, Expr]) -> None:
-    """Where a reduction has no terms any more, a loop over the axis ends just there. Raises :class:`LoweringError`."""
+def _check_bounds(index_maps: IndexMaps, found: LoopBounds) -> None:
+    """Where terms of a reduction or a scan start, or end, by definition, a loop over the axis begins or ends. Raises :class:`LoweringError`."""
     for expr in index_maps.fusion.exprs():
-        if not isinstance(expr, Reduction):
-            continue
         tv = expr.output
-        for k, _ in expr.ends:
+        bounds: list[tuple[str, int]] = []
+        if isinstance(expr, Reduction):
+            bounds = [*(("start", k) for k, _ in expr.starts), *(("end", k) for k, _ in expr.ends)]
+        elif isinstance(expr, Scan) and expr.start is not ZERO:
+            bounds = [("start", expr.axis)]
+        for what, k in bounds:
             loop = next((loop for a, loop in zip(tv.loop, index_maps.shared_loops.path[tv], strict=True) if a is tv.root[k]), None)
-            own = None if loop is None or loop not in found else _end_of(loop, tv, index_maps, (*BLOCK_TYPES, *THREAD_TYPES))
-            if own is None or loop is None or not prove(eq(found[loop], maximum(own, 0)), index_maps.ranges.facts):
+            known, bound_of = (found.starts, _start_of) if what == "start" else (found.ends, _end_of)
+            own = None if loop is None else bound_of(loop, tv, index_maps, (*BLOCK_TYPES, *THREAD_TYPES))
+            if loop is None or own is None or not prove(eq(known.get(loop, ZERO), maximum(own, 0)), index_maps.ranges.facts):
                 raise refused(
                     tv,
-                    f"its terms end along axis {k} where no loop over the axis does",
-                    "leave that axis Serial and unsplit, shared by all tensors that its loop computes, and bind the axes that the end depends on to blocks",
+                    f"its terms {what} along axis {k} where no loop over the axis does",
+                    f"leave that axis Serial and unsplit, shared by all tensors that its loop computes, and bind the axes that the {what} depends on to blocks",
                 )
 
 
@@ -144,35 +190,64 @@ def _ends_unseen(fusion: Fusion, loop: Loop, reducing: list[TensorView]) -> bool
 
 
 def _end_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[ParallelType, ...]) -> Expr | None:
-    """The trips of a loop after which all terms of a reduction are neutral, in hardware indices; ``None``: none are known, or not before the loop.
+    """The index of a loop's axis from which on all terms of a reduction are neutral, in hardware indices; ``None``: none is known, or not before the loop.
 
     Args:
         types: of the indices that it may depend on.
     """
-    fusion = index_maps.fusion
-    expr = fusion.definition(tv)
+    expr = index_maps.fusion.definition(tv)
     assert isinstance(expr, Reduction)
     facts = index_maps.ranges.facts
     for k, root in enumerate(tv.root):
-        end = end_of_terms(fusion, expr, k) if root.is_reduction else None
-        if end is None:
+        end = end_of_terms(index_maps.fusion, expr, k) if root.is_reduction else None
+        weighed = None if end is None else _weighed(loop, tv, root, index_maps)
+        if end is None or weighed is None:
             continue
+        first, weight = weighed
         index_map = index_maps.reading(tv)
-        name = index_maps.variables.name(loop)
-        value = index_map.values.get(root)
-        if value is None or name not in value.free:
-            continue
-        first = substitute(value, {name: 0})
-        weight = simplify(substitute(value, {name: sym(name) + 1}) - value, facts)
-        if name in weight.free or not prove(ge(weight, 1), facts) or not prove(ge(first, 0), index_map.facts):
-            continue
-        around = {index_maps.variables.name(outer) for outer in index_maps.shared_loops.path[tv][: loop.depth]}
-        if not around.isdisjoint(value.free):  # the outermost loop over the axis ends early
-            continue
         found = _known_before(simplify(substitute(end, index_maps.point(tv, index_map)), index_map.facts), loop, tv, index_maps, types)
-        if found is not None:
+        if found is not None and prove(ge(first, 0), index_map.facts):
             return _where_it_exists(ceildiv(found, weight), facts)
     return None
+
+
+def _start_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[ParallelType, ...]) -> Expr | None:
+    """The index of a loop's axis before which all terms of a reduction or a scan are neutral, or not part of it, as in :func:`_end_of`."""
+    expr = index_maps.fusion.definition(tv)
+    facts = index_maps.ranges.facts
+    for k, root in enumerate(tv.root):
+        start: Expr | None = None
+        if isinstance(expr, Reduction) and root.is_reduction:
+            start = start_of_terms(index_maps.fusion, expr, k)
+        elif isinstance(expr, Scan) and k == expr.axis and expr.start is not ZERO:
+            start = expr.start
+        weighed = None if start is None else _weighed(loop, tv, root, index_maps)
+        if start is None or weighed is None:
+            continue
+        first, weight = weighed
+        index_map = index_maps.reading(tv)
+        found = _known_before(simplify(substitute(start, index_maps.point(tv, index_map)), index_map.facts), loop, tv, index_maps, types)
+        if found is not None and prove(lt(first, weight), index_map.facts):  # in one iteration they are all before it
+            return _where_it_exists(maximum(found, 0) // weight, facts)
+    return None
+
+
+def _weighed(loop: Loop, tv: TensorView, root: Axis, index_maps: IndexMaps) -> tuple[Expr, Expr] | None:
+    """What the index of a root axis is in the first iteration of a loop, and by how much it grows in each; ``None`` if it is no such sum, or another loop does.
+
+    The outermost loop over an axis begins late, or ends early.
+    """
+    index_map, facts = index_maps.reading(tv), index_maps.ranges.facts
+    name = index_maps.variables.name(loop)
+    value = index_map.values.get(root)
+    if value is None or name not in value.free:
+        return None
+    first = substitute(value, {name: 0})
+    weight = simplify(substitute(value, {name: sym(name) + 1}) - value, facts)
+    around = {index_maps.variables.name(outer) for outer in index_maps.shared_loops.path[tv][: loop.depth]}
+    if name in weight.free or not prove(ge(weight, 1), facts) or not around.isdisjoint(value.free):
+        return None
+    return first, weight
 
 
 def _end_where_read(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[ParallelType, ...]) -> Expr | None:

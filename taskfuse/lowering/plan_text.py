@@ -72,6 +72,8 @@ def _memory_and_trips(index_maps: IndexMaps) -> Iterator[str]:
         yield f"TRIPS of {_loop(loop)}: {trips}"
     for loop, walk in index_maps.grid_stride.walks.items():
         yield f"ITEMS of {_loop(loop)}: {walk.item} in {walk.start}..{walk.stop} step {walk.step}{' CLAIMED' if walk.claimed is not None else ''}"
+    for loop, start in index_maps.starts.items():
+        yield f"START of {_loop(loop)}: {start}"
     for loop, end in index_maps.ends.items():
         yield f"END of {_loop(loop)}: {end}"
 

@@ -273,7 +273,9 @@ class Statements:
         around = index_maps.loop_symbols(tv)
         result = index_maps.variant(tv, {a: s for a, s in around.items() if not a.is_reduction}, MemoryType.Local, outside=True)
         loops = {str(s): a.extent for a, s in around.items() if a.is_reduction and tv.schedule.ptype(a).is_loop}
-        loops |= {str(index_maps.variables.symbol(p)): index_maps.end(tv, p) for p in index_maps.shared_loops.path[tv] if p in index_maps.ends}
+        path = zip(tv.loop, index_maps.shared_loops.path[tv], strict=True)
+        bounded = ((a, p) for a, p in path if p in index_maps.starts or p in index_maps.ends)
+        loops |= {str(index_maps.variables.symbol(p)): index_maps.in_code(index_maps.length(p, a.extent), tv) for a, p in bounded}
         first = dict.fromkeys(loops, const(0))
         runs = [substitute(g, first) for g in index_maps.reading(tv).guards if g not in result.guards]
         return not all(prove(c, result.facts) for c in (*(ge(extent, 1) for extent in loops.values()), *runs))

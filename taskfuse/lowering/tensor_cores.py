@@ -40,7 +40,8 @@ def wgmma(st: Statements, tv: TensorView) -> list[PStmt]:
     atom = tv.schedule.atom
     assert atom is not None
     assert atom.tile is not None
-    loops = [index_map.values[x] for x in tv.loop if x.is_reduction and tv.schedule.ptype(x).is_loop]
+    variables = st.indexer.index_maps.loop_symbols(tv)
+    loops = [simplify(variables[x], index_map.facts) for x in tv.loop if x.is_reduction and tv.schedule.ptype(x).is_loop]
     started = TRUE if st.fills(tv) else ge(sum(loops, const(0)), 1) if loops else FALSE
     names = list(atom_symbols(tv).values())
     sizes = dict(zip(names, atom.tile, strict=True))

@@ -88,9 +88,9 @@ def _rule(fusion: Fusion, expr: MathExpr) -> Rule:
             conditions = (o.valid if isinstance(o, Read) else TRUE for o in resolved)
             return Pick(tuple(ChoiceCase(c, o) for c, o in zip(conditions, operands, strict=True)))
         case Reduction():
-            return Reduce(expr.combine, expr.body, operands, Immediate(expr.init.value, expr.init.dtype), wide, expr.rescaled, expr.ends)
+            return Reduce(expr.combine, expr.body, operands, Immediate(expr.init.value, expr.init.dtype), wide, expr.rescaled, expr.ends, expr.starts)
         case Scan():
-            return Accumulate(expr.combine, operands[0], expr.axis, wide, expr.is_exclusive)
+            return Accumulate(expr.combine, operands[0], expr.axis, wide, expr.is_exclusive, expr.start)
         case Fold():
             return Iterate(expr.step, operands, expr.axis, Immediate(expr.init.value, expr.init.dtype), wide)
         case Update():

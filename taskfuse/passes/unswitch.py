@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from taskfuse.ir.scalar import (
     TRUE,
+    And,
     Compare,
     CompareOp,
     Const,
@@ -19,6 +20,7 @@ from taskfuse.ir.scalar import (
     FloorDiv,
     Max,
     Min,
+    Or,
     Sum,
     and_,
     bounds,
@@ -32,6 +34,7 @@ from taskfuse.ir.scalar import (
     maximum,
     minimum,
     not_,
+    or_,
     prove,
     simplify,
 )
@@ -165,6 +168,11 @@ def _everywhere(condition: Expr, inner: frozenset[str], facts: Facts) -> Expr | 
     """A condition without the symbols ``inner`` that implies another one for all of their values; ``None``: none is known."""
     if integers_of(condition).isdisjoint(inner):
         return condition
+    if isinstance(condition, And | Or):
+        parts = [_everywhere(c, inner, facts) for c in condition.args]
+        known = [c for c in parts if c is not None]
+        is_known = len(known) == len(parts) if isinstance(condition, And) else known
+        return (and_ if isinstance(condition, And) else or_)(*known) if is_known else None
     if not isinstance(condition, Compare) or condition.op not in (CompareOp.LT, CompareOp.LE):
         return None
     low, high = _bound(condition.a, 1, inner, facts), _bound(condition.b, -1, inner, facts)

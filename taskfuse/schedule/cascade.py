@@ -9,7 +9,7 @@ Dao et al., arXiv:2205.14135, for its product with V). A later reduction that re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import cast
 
@@ -19,6 +19,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Fold, Literal, Read, Reduction, Scan
 from taskfuse.ir.scalar import (
     ONE,
+    ZERO,
     Const,
     Expr,
     FloorDiv,
@@ -27,6 +28,7 @@ from taskfuse.ir.scalar import (
     Mod,
     Select,
     Sum,
+    Sym,
     ceildiv,
     const,
     ge,
@@ -70,9 +72,8 @@ def cascade(
         adjacent: contiguous elements of a chunk, which has one such run from each ``parts * adjacent`` elements; a divisor of ``chunk``;
             by default the whole chunk.
         rows: skip the chunks that masks exclude for a whole block of this many neighboring elements, such as chunks past the diagonal of causal
-            attention: the walk of a block ends with the last of its elements. If the terms of all reductions start later instead, as the queries
-            of a key do, chunks are walked backwards, the last one first. Unmasked values are assumed to be finite; the math has NaN where it multiplies 0 by an
-            infinity. No effect if neither an end nor a start is known; not with ``parts``.
+            attention, or before a window: the walk of a block begins with the first chunk that any of its elements has, and ends with the last. Unmasked values
+            are assumed to be finite; the math has NaN where it multiplies 0 by an infinity. No effect if neither end nor start is known; not with ``parts``.
         along: the dimension of the first result along which a block has ``rows`` neighboring elements; along others it has one, for instance if each sequence
             of a batch has its own length. By default the one dimension on which the end depends.
 
@@ -111,74 +112,75 @@ class _Cascade(CascadeChunks):
         super().__init__(plans, steps, const(chunk), parts, is_whole=is_multiple(plans.extent, step, facts))
         self.chunk = chunk
         self.adjacent = adjacent
-        keys = Keys(self.fusion)
-        ends, self.is_backward = {}, False
-        for is_backward in (False, True):
-            if rows is None or steps is ONE:  # one step is taken by all
-                break
-            ends = {tv: e for tv in reductions if (e := self._end(tv, rows, along, keys, is_backward)) is not None}
-            if len(ends) == len(reductions):
-                self.is_backward = is_backward
-                break
-        self.ends: dict[TensorView, Expr] = ends if len(ends) == len(reductions) else {}
+        self.starts, self.ends = ({}, {}) if rows is None or steps is ONE else self._bounds(reductions, rows, along)  # one step is taken by all
         self.running: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
         self.totals: dict[TensorView, list[TensorView]] = {}
 
-    def _end(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys, is_backward: bool) -> Expr | None:
-        """The steps of the walk in which blocks of ``rows`` have terms that are not masked, over the symbols of the axes of a reduction; ``None``: all."""
-        end = (masked_start if is_backward else masked_end)(self.fusion, self.exprs[tv], self.axes[tv])
-        if end is None:
+    def _bounds(self, reductions: tuple[TensorView, ...], rows: int, along: Axis | None) -> tuple[dict[TensorView, Expr], dict[TensorView, Expr]]:
+        """The first step of the walk in which blocks of ``rows`` have terms that are not masked, and the end of these steps, over the symbols of the axes of
+        each reduction; nothing where that is not known of all of them.
+        """
+        keys = Keys(self.fusion)
+        starts = {tv: e for tv in reductions if (e := self._bound(tv, rows, along, keys, is_end=False)) is not None}
+        ends = {tv: e for tv in reductions if (e := self._bound(tv, rows, along, keys, is_end=True)) is not None}
+        return starts if len(starts) == len(reductions) else {}, ends if len(ends) == len(reductions) else {}
+
+    def _bound(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys, *, is_end: bool) -> Expr | None:
+        bound = (masked_end if is_end else masked_start)(self.fusion, self.exprs[tv], self.axes[tv])
+        if bound is None:
             return None
-        end, facts = simplify(end, self.facts), self.facts
+        bound, facts = simplify(bound, self.facts), self.facts
         names = {str(iteration_symbol(p)): a for p, a in enumerate(tv.root)}
-        found = sorted(name for name in integers_of(end) if name in names and (along is None or keys.equal(names[name], along)))
+        found = sorted(name for name in integers_of(bound) if name in names and (along is None or keys.equal(names[name], along)))
         if len(found) > 1:
             return None
         for name in found:
             first = sym(name) // rows * rows
-            if not is_backward:
-                last = self._most(end, name, first + (rows - 1))
-                if last is None:
-                    return None
-                end = last
-                continue
-            facts = facts.with_range(name, 0, names[name].extent - 1)
-            if not prove(ge(substitute(end, {name: sym(name) + 1}) - end, 0), self.facts):
+            of_block = self._extreme(bound, name, first, first + (rows - 1), is_most=is_end)
+            if of_block is None:
                 return None
-            end = substitute(end, {name: first})
-        if is_backward:
-            return simplify(maximum(self.steps - simplify(maximum(end, 0), facts) // self.chunk, 0), facts)
-        return minimum(self.steps, ceildiv(maximum(end, 0), self.chunk))
+            bound, facts = of_block, facts.with_range(name, 0, names[name].extent - 1)
+        if is_end:
+            return minimum(self.steps, ceildiv(maximum(bound, 0), self.chunk))
+        start = simplify(maximum(bound, 0) // self.chunk, facts)
+        return None if start is ZERO else start
 
-    def _most(self, e: Expr, name: str, last: Expr) -> Expr | None:
-        """No less than an expression for any value of a symbol up to ``last``; ``None``: none is known."""
+    def _extreme(self, e: Expr, name: str, first: Expr, last: Expr, *, is_most: bool) -> Expr | None:
+        """No less, or no more, than an expression for any value of a symbol from ``first`` to ``last``; ``None``: none is known."""
 
-        def all_of(parts: Iterable[Expr]) -> list[Expr] | None:
-            found = [self._most(part, name, last) for part in parts]
+        def of(part: Expr, *, is_most: bool = is_most) -> Expr | None:
+            return self._extreme(part, name, first, last, is_most=is_most)
+
+        def all_of(parts: Iterable[Expr | None]) -> list[Expr] | None:
+            found = list(parts)
             known = [part for part in found if part is not None]
             return known if len(known) == len(found) else None
 
         if name not in integers_of(e):
             return e
         match e:
-            case Sum(terms, constant) if all(k > 0 or name not in integers_of(term) for term, k in terms):
-                parts = all_of(term for term, _ in terms)
-                return None if parts is None else sum((part * k for part, (_, k) in zip(parts, terms, strict=True)), start=const(constant))
+            case Sym():
+                return last if is_most else first
+            case Sum(terms, constant):
+                parts = all_of(of(term, is_most=is_most == (k > 0)) for term, k in terms)
+                if parts is not None:
+                    return sum((part * k for part, (_, k) in zip(parts, terms, strict=True)), start=const(constant))
             case Min(args) | Max(args):
-                parts = all_of(args)
+                parts = all_of(map(of, args))
                 return None if parts is None else minimum(*parts) if isinstance(e, Min) else maximum(*parts)
             case FloorDiv(a, Const(value=n)) if n > 0:
-                part = self._most(a, name, last)
+                part = of(a)
                 return None if part is None else part // n
             case Mod(_, Const(value=n)) if n > 0:
-                return const(n - 1)
+                return const(n - 1 if is_most else 0)
             case Select(cond, a, b) if name not in integers_of(cond):
-                parts = all_of((a, b))
+                parts = all_of(map(of, (a, b)))
                 return None if parts is None else select(cond, *parts)
             case _:
-                rises = prove(ge(substitute(e, {name: sym(name) + 1}) - e, 0), self.facts)
-                return substitute(e, {name: last}) if rises else None
+                pass
+        rises = prove(ge(substitute(e, {name: sym(name) + 1}) - e, 0), self.facts)
+        return substitute(e, {name: last if is_most else first}) if rises else None
 
     def _rewrite(self) -> None:
         for plan in self.plans.every:
@@ -224,17 +226,19 @@ class _Cascade(CascadeChunks):
             later = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(k + 1, self.ranks[tv])}
             operands += (Read(decay, (*(substitute(e, later) for e in self.plans.index[tv, plan.top]), iteration_symbol(k))),)
             rescaled = k
-        made = self._added(Reduction(walk, expr.combine, expr.body, operands, expr.init, expr.location, rescaled, self._ends(tv, 1)), tv)
+        made = self._added(
+            Reduction(walk, expr.combine, expr.body, operands, expr.init, expr.location, rescaled, self._of(tv, self.ends, 1), self._of(tv, self.starts, 1)), tv
+        )
         if is_finished:
             self._finish(plan, made)
 
-    def _ends(self, tv: TensorView, more: int) -> tuple[tuple[int, Expr], ...]:
-        """Where the terms of a reduction end along the axis of steps, which stands in the place of the reduced one; ``more`` axes follow it."""
-        if tv not in self.ends:
+    def _of(self, tv: TensorView, bounds: Mapping[TensorView, Expr], more: int) -> tuple[tuple[int, Expr], ...]:
+        """A bound of the terms of a reduction along the axis of steps, which stands in the place of the reduced one; ``more`` axes follow it."""
+        if tv not in bounds:
             return ()
         k = self.axes[tv]
         later = {str(iteration_symbol(p)): iteration_symbol(p + more) for p in range(k + 1, self.ranks[tv])}
-        return ((k, substitute(self.ends[tv], later)),)
+        return ((k, substitute(bounds[tv], later)),)
 
     def _walk(self, plan: CascadePlan, part: TensorView, is_finished: bool) -> TensorView:
         """The reduction of all steps of each part, from the reductions of their chunks."""
@@ -245,7 +249,9 @@ class _Cascade(CascadeChunks):
         init = Literal(expr.combine.neutral(tv.dtype), tv.dtype) if levels else expr.init
         read = Read(part, point(len(root)))  # the step is where the reduced axis was
         if plan.top is None or plan.repair is None:
-            return self._added(Reduction(walk, expr.combine, COPY, (read,), init, expr.location, None, self._ends(tv, 0)), tv)
+            return self._added(
+                Reduction(walk, expr.combine, COPY, (read,), init, expr.location, None, self._of(tv, self.ends, 0), self._of(tv, self.starts, 0)), tv
+            )
         old, new = (own(self._base(plan.top, found[plan.top])) for found in (self.before, self.running))
         decay = self._decay(plan.top, plan.repair, new.tensor.shape, old, new)
         return self._added(Fold(walk, ELEMENTWISE["fma"], (self._at_top(tv, plan.top, decay, levels), read), k, init, expr.location), tv)
@@ -307,7 +313,7 @@ class _Cascade(CascadeChunks):
         for level, n in enumerate(self.parts):
             part = part * n + iteration_symbol(at + 1 + level)
         pieces = self.chunk // self.adjacent
-        step = self.steps - 1 - iteration_symbol(at) if self.is_backward else iteration_symbol(at)
+        step = iteration_symbol(at)
         piece = step * pieces + inside // self.adjacent if pieces > 1 else step
         first, inside = piece * prod(self.parts) + part, inside % self.adjacent if pieces > 1 else inside
         if not is_inside or self.is_whole:
@@ -322,6 +328,8 @@ class _Cascade(CascadeChunks):
         shape = [*(a.extent for a in tv.logical), self.steps, *map(const, self.parts)]
         here = point(len(shape))
         read = Read(part, (*here[:k], *here[kept:], *here[k:kept]))
+        fewer = {str(iteration_symbol(p)): iteration_symbol(p - 1) for p in range(k + 1, kept + 1)}
+        start = substitute(self.starts.get(tv, ZERO), fewer)
         for found, is_exclusive in ((self.running, False), (self.before, True)):
-            found[tv] = self._define(Scan(self._new(list(map(axis, shape)), tv), expr.combine, (read,), kept, expr.location, is_exclusive))
+            found[tv] = self._define(Scan(self._new(list(map(axis, shape)), tv), expr.combine, (read,), kept, expr.location, is_exclusive, start))
         self.base[tv] = self._base(tv, self.running[tv])

@@ -22,7 +22,7 @@ from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans
-from taskfuse.schedule.index_conditions import as_choice
+from taskfuse.schedule.index_conditions import as_choice, of_indices
 from taskfuse.schedule.masked_ends import constant_end
 from taskfuse.schedule.repairs import Emit, Repair, computed
 
@@ -211,7 +211,7 @@ class CascadeChunks:
                 self._chunked[tv, place] = self._define(Pointwise(self._new(root, tv), COPY, (element,), caller()))
                 return self._chunked[tv, place]
             assert isinstance(expr, Pointwise | FirstValid | Reduction)
-            expr = as_choice(self.fusion, expr) if isinstance(expr, Pointwise) else expr
+            expr = as_choice(self.fusion, of_indices(self.fusion, expr)) if isinstance(expr, Pointwise) else expr
             operands = tuple(self._of_padded(o) for o in self._operands(expr, along, len(tv.root)))
             if isinstance(expr, Reduction) and expr.body is MUL and along is not None and not self.is_whole and not self.parts:
                 operands = tuple(self._masked(o, expr, root, along) for o in operands)  # copies of whole tiles fill up with zeros

@@ -14,7 +14,7 @@ from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Scan
-from taskfuse.ir.scalar import TRUE, Expr, and_, ceildiv, const, ge, is_multiple, lt, simplify, substitute
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, and_, ceildiv, const, ge, is_multiple, lt, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
@@ -51,6 +51,8 @@ def chunk_scan(tv: TensorView, extent: object) -> Chunks:
     definition = fusion.definition(tv)
     if not isinstance(definition, Scan) or not isinstance(definition.operands[0], Read):
         raise call.error(f"{tv.name} is not a scan of a tensor")
+    if definition.start is not ZERO:
+        raise call.error("its terms start late", "call chunk_scan before cascade")
     if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
         raise call.error(f"a chunk has {shown(extent)} elements", "use a positive integer")
     call.check_not_inlined()

@@ -36,7 +36,7 @@ def drop_axes(tv: TensorView) -> TensorView:
     if tv.loop != tv.root:
         raise call.error(f"the loops of {tv.name} are not the axes of its math", "call drop_axes before split, merge, reorder and rfactor")
     dropped = free_axes(fusion, definition)
-    if not dropped or (isinstance(definition, Reduction) and (definition.rescaled is not None or definition.ends)):
+    if not dropped or (isinstance(definition, Reduction) and (definition.rescaled is not None or not definition.is_whole)):
         raise call.error("its elements depend on all of its axes", "leave it as it is")
     call.check_not_inlined()
     for producer in inlined_producers(tv):
@@ -63,8 +63,8 @@ def free_axes(fusion: Fusion, expr: MathExpr) -> tuple[int, ...]:
     """The axes of a reduction or an elementwise tensor, of more than one element and not reduced, that its elements do not depend on."""
     if not isinstance(expr, Reduction | Pointwise | FirstValid):
         return ()
-    ends = expr.ends if isinstance(expr, Reduction) else ()
-    names = {n for o in expr.operands for e in _expressions(fusion, expr, o) for n in e.free}.union(*(end.free for _, end in ends))
+    bounds = (*expr.starts, *expr.ends) if isinstance(expr, Reduction) else ()
+    names = {n for o in expr.operands for e in _expressions(fusion, expr, o) for n in e.free}.union(*(bound.free for _, bound in bounds))
     return tuple(k for k, a in enumerate(expr.output.root) if not a.is_reduction and a.extent is not ONE and str(iteration_symbol(k)) not in names)
 
 

@@ -1,15 +1,18 @@
-"""Conditions on indices: booleans computed from indices alone, as index expressions.
+"""Conditions on indices: booleans computed from indices alone, as index expressions. And integers, as operands of other functions.
 
 ``where(j <= i, s, -inf)`` computes a boolean for each element. As a condition on indices the choice needs no data: it is known
-for whole tiles, and so is its end.
+for whole tiles, and so is its end. ``cast(j - i, float32)`` converts an integer of 64 bits; as a function of the index it converts what a kernel computes
+in 32 bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
-from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, View, at_point, operand_dtype
+from taskfuse.dtypes import int64
+from taskfuse.ir.expr import FirstValid, IndexValue, Literal, Operand, Pointwise, Read, View, at_point, operand_dtype
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.index_values import index_value
 from taskfuse.ir.scalar import TRUE, Expr, and_, eq, ge, gt, le, lt, ne, not_, or_, simplify
@@ -38,6 +41,16 @@ def condition_of(fusion: Fusion, operand: Operand) -> Expr | None:
     found = [index_value(fusion, o, fusion.facts()) if made is COMPARISONS else condition_of(fusion, o) for o in operands]
     known = [e for e in found if e is not None]
     return made[expr.op.name](*known) if len(known) == len(found) else None
+
+
+def of_indices(fusion: Fusion, expr: Pointwise) -> Pointwise:
+    """A function with another dtype of integers that depend on indices alone, as a function of these; any other expression unchanged."""
+    if expr.output.dtype.is_integer:
+        return expr
+    facts = fusion.facts()
+    values = [index_value(fusion, o, facts) if isinstance(o, Read) and o.tensor.dtype is int64 else None for o in expr.operands]
+    operands = tuple(o if e is None else IndexValue(e) for o, e in zip(expr.operands, values, strict=True))
+    return expr if all(e is None for e in values) else replace(expr, operands=operands)
 
 
 def as_choice(fusion: Fusion, expr: Pointwise) -> Pointwise | FirstValid:

@@ -16,7 +16,7 @@ from taskfuse.dtypes import DType, bool_, float64
 from taskfuse.ir.elementwise_function import Elementwise
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction, View, at_point, is_same_number
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, maximum, minimum, not_, substitute, sym
+from taskfuse.ir.scalar import And, Compare, CompareOp, Expr, Max, Min, Or, maximum, minimum, not_, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import refusal
 from taskfuse.schedule.index_conditions import condition_of
@@ -46,11 +46,22 @@ def masked_end(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
 
 
 def masked_start(fusion: Fusion, expr: Reduction, axis: int) -> Expr | None:
-    """The index along an axis up to which the terms of a reduction are neutral, as :func:`masked_end`: their end if the axis is walked backwards."""
+    """The index along an axis before which the terms of a reduction are neutral, as :func:`masked_end`: the end of the axis in reverse order."""
     extent = expr.output.root[axis].extent
     backwards: dict[str, Expr] = {f"i{axis}": extent - 1 - sym(f"i{axis}")}
     end = _end(fusion, expr, tuple(at_point(o, backwards) for o in expr.terms), axis)
-    return None if end is None else extent - end
+    return None if end is None else counted_from_front(end, extent)
+
+
+def counted_from_front(end: Expr, extent: Expr) -> Expr:
+    """The first index before the end of an axis in reverse order, in the order of the axis."""
+    match end:
+        case Max(args):
+            return minimum(*(counted_from_front(e, extent) for e in args))
+        case Min(args):
+            return maximum(*(counted_from_front(e, extent) for e in args))
+        case _:
+            return extent - end
 
 
 def _end(fusion: Fusion, expr: Reduction, terms: Sequence[Operand], axis: int) -> Expr | None:
@@ -175,7 +186,12 @@ def _joined(value: float | None, of: list[Behind]) -> Behind:
 
 def _end_of(condition: Expr, axis: str) -> Expr | None:
     """The first end of an axis past which a condition does not hold; ``None``: none is known."""
-    found = list(ends_of(condition, axis))
+    if isinstance(condition, Or):
+        ends = [_end_of(part, axis) for part in condition.args]
+        known = [e for e in ends if e is not None]
+        return maximum(*known) if len(known) == len(ends) else None
+    parts = condition.args if isinstance(condition, And) else ()
+    found = [*ends_of(condition, axis), *(e for part in parts if isinstance(part, Or) and (e := _end_of(part, axis)) is not None)]
     return minimum(*found) if found else None
 
 

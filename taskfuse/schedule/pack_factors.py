@@ -65,7 +65,7 @@ def _check(call: Call, definition: Reduction, k: int) -> None:
         raise call.error(f"the loops of {tv.name} are not the axes of its math", "call pack_factors before split, merge, reorder and rfactor")
     if not tv.root[k].is_reduction:
         raise call.error(f"axis {k} of {tv.name} is not a reduction axis")
-    is_plain = computes(definition, SUM_OF_PRODUCTS) and definition.rescaled is None and not definition.ends
+    is_plain = computes(definition, SUM_OF_PRODUCTS) and definition.rescaled is None and definition.is_whole
     if not is_plain or not all(isinstance(o, Read) and k in axes_of(resolve(tv.fusion, o)) for o in definition.operands):
         raise call.error(f"{tv.name} is not a sum of products of tensors along axis {k}")
 

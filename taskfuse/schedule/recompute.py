@@ -202,7 +202,7 @@ class _Clones:
 
     def _scan(self, tv: TensorView, definition: Scan) -> TensorView:
         new, operands = self._new(tv), tuple(self._operand(o, self.here, TRUE) for o in definition.operands)
-        return self.fusion.define(Scan(new, definition.combine, operands, definition.axis, caller(), definition.is_exclusive))
+        return self.fusion.define(Scan(new, definition.combine, operands, definition.axis, caller(), definition.is_exclusive, definition.start))
 
     def _reduction(self, tv: TensorView, definition: Reduction | Fold, index: tuple[Expr, ...], valid: Expr) -> TensorView:
         """The same reduction or fold for each point of the reader; of anything, where its result does not exist.

@@ -106,7 +106,7 @@ def split_products(fusion: Fusion, name: str) -> Fusion:
 def _is_split(fusion: Fusion, expr: Reduction) -> bool:
     """True for a product of two matrices of float32, with one sum."""
     tv = expr.output
-    if not computes(expr, SUM_OF_PRODUCTS) or expr.rescaled is not None or expr.ends or tv.dtype is not float32:
+    if not computes(expr, SUM_OF_PRODUCTS) or expr.rescaled is not None or not expr.is_whole or tv.dtype is not float32:
         return False
     two = factors(fusion, expr)
     return two is not None and two.make_a_matrix and len(two.summed) == 1 and all(r.tensor.dtype is float32 and r.valid is TRUE for r in (two.a, two.b))

@@ -40,8 +40,8 @@ def unroll_reduction(tv: TensorView) -> tuple[TensorView, ...]:
         terms *= n
     if len(counts) < len(extents) or not 1 <= terms <= MOST:
         raise call.error(f"it has {' x '.join(map(str, extents))} terms", f"a reduction of up to {MOST} terms can be unrolled; chunk_reduction makes it one")
-    if definition.ends:
-        raise call.error("its terms end early", "call unroll_reduction before cascade")
+    if not definition.is_whole:
+        raise call.error("its terms start late or end early", "call unroll_reduction before cascade")
     if tv.dtype.compute is not tv.dtype or any(operand_dtype(o) is not tv.dtype for o in definition.operands):
         raise call.error(f"its terms are rounded to {tv.dtype.name}, which its operands or its arithmetic are not", "cast its operands first")
     call.check_not_inlined()
@@ -79,7 +79,7 @@ def can_unroll(tv: TensorView, expr: Reduction, most: int) -> bool:
     for a in tv.root:
         if a.is_reduction:
             terms *= a.extent.value if isinstance(a.extent, Const) else MOST + 1
-    plain = expr.rescaled is None and not expr.ends and tv.dtype.compute is tv.dtype
+    plain = expr.rescaled is None and expr.is_whole and tv.dtype.compute is tv.dtype
     return 1 < terms <= min(most, MOST) and plain and all(operand_dtype(o) is tv.dtype for o in expr.operands)
 
 

@@ -33,7 +33,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
-from taskfuse.schedule.masked_ends import masked_end
+from taskfuse.schedule.masked_ends import masked_end, masked_start
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.attention_cost import ITEMSIZE, PIECE, Attention, AttentionConfig, check_fits, planned
@@ -149,22 +149,29 @@ def find(fusion: Fusion) -> Attention:
     assert isinstance(sizes[1], Const)
     top = fusion.definition(reductions[0])
     assert isinstance(top, Reduction)
-    end = masked_end(fusion, top, next(k for k, a in enumerate(top.output.root) if a.is_reduction))
-    used = [] if end is None else [p for p, s in enumerate(iteration_point(len(top.output.root))) if str(s) in integers_of(end)]
-    if any(p not in (*batch, m) or not keys.equal(top.output.root[p], first.output.root[p]) for p in used):
-        end, used = None, []
+    along_keys = next(k for k, a in enumerate(top.output.root) if a.is_reduction)
+
+    def used(bound: Expr) -> list[int]:
+        return [p for p, s in enumerate(iteration_point(len(top.output.root))) if str(s) in integers_of(bound)]
+
+    def known(bound: Expr | None) -> Expr | None:
+        """A bound that depends on rows and batch axes alone."""
+        is_known = bound is not None and all(p in (*batch, m) and keys.equal(top.output.root[p], first.output.root[p]) for p in used(bound))
+        return bound if is_known else None
+
+    start, end = known(masked_start(fusion, top, along_keys)), known(masked_end(fusion, top, along_keys))
     run = gcd(*(size for r, p in ((sides.b, n), (other.b, two.summed[0])) for e in r.index for size in _divisors(e, f"i{p}")))
     if run % SWIZZLED_ROWS:
         raise refuse(fusion, "attention", f"runs of {run} keys of {other.b.tensor.name} are contiguous", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
-    row = str(iteration_symbol(m)) if m in used else ""
+    row = str(iteration_symbol(m)) if end is not None and m in used(end) else ""
     itemsize = sides.a.tensor.dtype.itemsize
     with_columns = [tv for tv in stored(fusion) if len(tv.root) > len(batch) + 1]
     has_bulk = sizes[1].value % PIECE == 0 and not ragged_rows(fusion)
     for tv in with_columns:
         is_row_major = tv.is_output and keys.equal(tv.root[-1], second.output.root[c])
         has_bulk = has_bulk and is_row_major and tv.dtype.itemsize == ITEMSIZE and is_bulk(tv, fusion.facts())
-    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, end, row, run, itemsize, has_bulk)
+    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, start, end, row, run, itemsize, has_bulk)
 
 
 def _divisors(e: Expr, name: str) -> Iterator[int]:
@@ -207,7 +214,7 @@ class _Walk:
         script.comment("one walk over the keys")
         keys = Keys(fusion)
         along = _place(fusion, found.reductions[0], found.reductions[0].logical, found.scores.root[found.m], keys)
-        of_rows = {} if found.end is None else {"rows": config.rows * config.cluster, "along": along}
+        of_rows = {} if not found.is_masked else {"rows": config.rows * config.cluster, "along": along}
         script.cascade(found.reductions, config.chunk, **of_rows)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")

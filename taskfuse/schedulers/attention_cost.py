@@ -170,7 +170,7 @@ class Attention:
         columns: extent of the columns of the second product.
         queries, keys: which operands of ``scores`` have its rows, and its columns.
         is_padded: keys, or values, are inputs that are padded with zeros.
-        end: the key from which a mask excludes all keys, over the symbols of a row and of batch axes; ``None``: unknown.
+        start, end: the keys before which, and from which on, a mask excludes all keys, over the symbols of a row and of batch axes; ``None``: unknown.
         row: the symbol of a row, if the end depends on it.
         run: the length of runs of contiguous keys, such as pages; 0: all keys are contiguous.
         itemsize: bytes of an element of the queries and of the keys.
@@ -187,11 +187,17 @@ class Attention:
     queries: int
     keys: int
     is_padded: bool
+    start: Expr | None
     end: Expr | None
     row: str
     run: int
     itemsize: int
     has_bulk_results: bool
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether walks of some rows are shorter than the keys."""
+        return self.start is not None or self.end is not None
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -269,7 +275,7 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     """Parameters that may be tried."""
     every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
     every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
-    if found.end is None and found.columns >= SHARED_COLUMNS:
+    if not found.is_masked and found.columns >= SHARED_COLUMNS:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
     every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
     gains = target.attention.ahead_gains
@@ -282,7 +288,7 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
 
     ``is_whole``: their chunks will divide the keys.
     """
-    is_masked = found.end is not None
+    is_masked = found.is_masked
     if config.cluster > 1 and is_masked:
         return "blocks of a cluster read the same keys, but a mask ends their walks at different ones", "use cluster=1"
     if config.blocks and is_masked and config.query_stages > 1:
@@ -309,7 +315,7 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
 
 def _claimed(found: Attention, config: AttentionConfig) -> int:
     """Tiles of rows that a block may claim, if blocks do."""
-    if not config.blocks or found.end is None:
+    if not config.blocks or not found.is_masked:
         return 0
     *batch, rows = (found.scores.root[p].extent for p in found.rows)
     return prod(map(int, batch)) * -(-int(rows) // config.rows)
@@ -340,16 +346,17 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
     cycles *= figures.ahead if config.is_pipelined else 1
     cycles *= 1 if config.cluster == 1 else figures.shared_chunk
-    cycles += 0 if found.end is None else figures.masked_cycles
+    cycles += figures.masked_cycles if found.is_masked else 0
     cycles += figures.staged_chunk_cycles if config.staged and not config.is_pipelined else 0
     tiles = -(-walk.m // config.rows)
     each = _chunks(found, config, tiles, walk.n, extent) * cycles
-    each += 0 if found.end is None else figures.diagonal * config.residents * products * config.rows / config.chunk
+    cut = (found.start is not None) + (found.end is not None)  # diagonals that tiles of keys lie on
+    each += cut * figures.diagonal * config.residents * products * config.rows / config.chunk
     stored = found.columns / PIECE * figures.piece_cycles if config.staged else 0
     waves = walk.batch * tiles / (config.blocks or target.sms * config.residents)
     waves = waves if found.row and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
     if config.blocks:
-        turn = figures.turn_cycles[config.query_stages - 1] if found.end is None else figures.claimed_cycles
+        turn = figures.claimed_cycles if found.is_masked else figures.turn_cycles[config.query_stages - 1]
         total = figures.block_cycles + waves * (each + turn - stored)
     else:
         total = waves * (each + figures.block_cycles - stored)
@@ -358,19 +365,26 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
 
 def _chunks(found: Attention, config: AttentionConfig, tiles: int, n: int, extent: Sizes) -> float:
     """Chunks of keys that a block walks, on average over some blocks; the most, if all run at once and each sequence has its own length."""
-    if found.end is None:
+    if not found.is_masked:
         return -(-n // config.chunk)
     root = found.scores.root
     counts = [tiles, *(extent(root[p].extent) for p in found.batch)]
     samples = min(prod(counts), SAMPLES)
     blocks = np.linspace(0, prod(counts) - 1, samples).astype(np.int64)
     known: dict[str, Any] = {**extent.values, **_expected_tables(found.scores.fusion, extent)}
+    row = blocks % tiles * config.rows
     for p, count in zip((found.m, *found.batch), counts, strict=True):
-        known[str(iteration_symbol(p))] = blocks % count * config.rows + config.rows - 1 if p == found.m else blocks % count
+        known[str(iteration_symbol(p))] = blocks % count
         blocks = blocks // count
-    ends = np.clip(np.broadcast_to(np.asarray(evaluate(found.end, known)), (samples,)), 0, n)
-    at_once = prod(counts) <= extent.target.sms and not integers_of(found.end) <= {found.row, *extent.values}
-    return float((np.max if at_once else np.mean)(-(-ends // config.chunk)))
+
+    def keys(bound: Expr | None, of_row: NDArray[np.int64], otherwise: int) -> NDArray[np.int64]:
+        at = {**known, str(iteration_symbol(found.m)): of_row}
+        return np.full(samples, otherwise) if bound is None else np.clip(np.broadcast_to(np.asarray(evaluate(bound, at)), (samples,)), 0, n)
+
+    chunks = -(-keys(found.end, row + config.rows - 1, n) // config.chunk) - keys(found.start, row, 0) // config.chunk
+    symbols = {name for bound in (found.start, found.end) if bound is not None for name in integers_of(bound)}
+    at_once = prod(counts) <= extent.target.sms and not symbols <= {str(iteration_symbol(found.m)), *extent.values}
+    return float((np.max if at_once else np.mean)(np.maximum(chunks, 0)))
 
 
 def _expected_tables(fusion: Fusion, extent: Sizes) -> dict[str, NDArray[np.int64]]:

@@ -223,7 +223,7 @@ def reduce_where_read(script: Script, extent: Sizes) -> bool:
         tv = expr.output
         reads = [(use.output, r) for use in storage_uses(fusion, tv) for r in storage_reads(fusion, use) if r.tensor is tv]
         readers = list(dict.fromkeys(reader for reader, _ in reads))
-        if tv.is_output or expr.rescaled is not None or expr.ends or all(is_permuted(read, reader) for reader, read in reads):
+        if tv.is_output or expr.rescaled is not None or not expr.is_whole or all(is_permuted(read, reader) for reader, read in reads):
             continue
         are_whole = all(read.valid is TRUE for _, read in reads) and all(isinstance(fusion.definition(reader), Pointwise | View) for reader in readers)
         if are_whole and sum(map(extent.elements, readers)) <= extent.elements(tv) and len({tuple(a.extent for a in r.root) for r in readers}) == 1:

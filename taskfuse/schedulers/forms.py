@@ -202,7 +202,7 @@ def where_read(fusion: Fusion, extent: Sizes) -> Script | None:
 
 def narrow(fusion: Fusion) -> Script | None:
     """A copy whose reductions have only the axes that their terms depend on; ``None`` if they have no others."""
-    found = [e.output.name for e in needed(fusion) if isinstance(e, Reduction) and free_axes(fusion, e) and e.rescaled is None and not e.ends]
+    found = [e.output.name for e in needed(fusion) if isinstance(e, Reduction) and free_axes(fusion, e) and e.rescaled is None and e.is_whole]
     if not found:
         return None
     script = Script(copy_fusion(fusion)[0])

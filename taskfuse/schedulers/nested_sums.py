@@ -156,7 +156,7 @@ def _find(fusion: Fusion) -> NestedSums:
     if not among(inner, ancestors(fusion, outer)):
         raise refuse(fusion, NAME, f"{outer.name} does not reduce what is computed from {inner.name}")
     kinds = [[a.is_reduction for a in tv.root] for tv in (outer, inner)]
-    if kinds != [[False, True], [False, False, True]] or any(e.ends or e.rescaled is not None for e in reductions):
+    if kinds != [[False, True], [False, False, True]] or any(not e.is_whole or e.rescaled is not None for e in reductions):
         raise refuse(fusion, NAME, f"{inner.name} and {outer.name} do not reduce the last of three axes, and then of two, whole")
     length = inner.root[2].extent
     if not isinstance(length, Const) or length.value % VECTORS[-1] or WARP % (length.value // VECTORS[-1]):

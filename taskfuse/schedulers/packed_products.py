@@ -76,7 +76,7 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
         or not computes(expr, SUM_OF_PRODUCTS)
         or not two.make_a_matrix
         or tv.schedule.transforms
-        or expr.ends
+        or not expr.is_whole
         or not target.has(WGMMA_ARCH, feature=True)
     ):
         return None

@@ -222,7 +222,7 @@ def _find(fusion: Fusion) -> _Problem:
     tv = expr.output
     kept = [a for a in tv.root if not a.is_reduction]
     summed = [a.extent for a in tv.root if a.is_reduction]
-    if expr.rescaled is not None or expr.ends or list(tv.root[: len(kept)]) != kept or len(kept) < 2:
+    if expr.rescaled is not None or not expr.is_whole or list(tv.root[: len(kept)]) != kept or len(kept) < 2:
         raise _refused(fusion, f"{tv.name} does not keep its first axes, two or more")
     if not all(isinstance(e, Const) for e in summed) or prod(int(e) for e in summed) > MOST_PLACES:
         raise _refused(fusion, f"{tv.name} sums over more than {MOST_PLACES} elements, or over how many is not known")

@@ -245,7 +245,7 @@ def fields_of(cls: type) -> set[str]:
         (IndexValue, "index", ""),
         (Pointwise, "output op operands", "location"),
         (FirstValid, "output label operands", "location"),
-        (Reduction, "output combine body operands init rescaled ends", "location"),
+        (Reduction, "output combine body operands init rescaled starts ends", "location"),
         (View, "output label operand", "location"),
         (Assemble, "output parts places", "location"),
     ],

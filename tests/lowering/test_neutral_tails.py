@@ -7,9 +7,10 @@ import pytest
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
+from taskfuse.check import Verdict
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.scalar import Facts, parse_expr
-from taskfuse.lowering.neutral_tails import condition_of_reads, end_of_terms, somewhere
+from taskfuse.lowering.neutral_tails import condition_of_reads, end_of_terms, somewhere, start_of_terms
 from taskfuse.lowering.steps import lower
 
 OFFSETS = np.array([0, 3, 3, 7, 10], np.int32)
@@ -254,3 +255,77 @@ def test_products_that_are_read_through_functions_alone() -> None:
         fusion.add_output(tf.copy(q))
     assert condition_of_reads(fusion, q) is None
     assert condition_of_reads(fusion, p) is not None
+
+
+# -- terms that start late ----------------------------------------------------------------------------------------------------------------
+
+
+def band(length: int | str, width: int, after: int, tile: int) -> tf.Fusion:
+    """Sums of the elements of each row around its diagonal, ``width - 1`` before and ``after`` behind it, by tiles of columns, a block for a row."""
+    with tf.Fusion("band") as fusion:
+        x = tf.define_tensor([length, length], name="x")
+        low = tf.triu(x, 1 - width)
+        kept = tf.tril(low, after)
+        y = tf.sum(kept, axis=1)
+        fusion.add_output(y)
+    y.split(1, tile)
+    y.propagate([low, kept])
+    for tv in (low, kept, y):
+        tv.axis(0).parallelize(P.BIDx)
+    for tv in (low, kept):
+        tv.inline_at(3)
+    return fusion
+
+
+@pytest.mark.parametrize(("length", "width", "after", "tile"), [(13, 3, 0, 1), (13, 3, 2, 4), (12, 5, 1, 3), (7, 20, 0, 2), (9, 1, -1, 4), (5, 2, 0, 8)])
+def test_loops_begin_where_terms_do(length: int, width: int, after: int, tile: int) -> None:
+    """NaN stands in front of the first tile of each row and behind the last one."""
+    kernel = tf.lower(band("N", width, after, tile))
+    assert kernel.verify().is_proved
+    x = np.random.default_rng(0).integers(-8, 8, (length, length)).astype(np.float32)
+    i, j = np.mgrid[:length, :length]
+    wanted = np.where((j > i - width) & (j <= i + after), x, 0).sum(axis=1)
+    first, last = np.maximum(i - width + 1, 0) // tile * tile, -(-(i + after + 1) // tile) * tile
+    x[(j < first) | (j >= last)] = np.nan
+    assert kernel.simulate(x)[0].tolist() == wanted.tolist()
+
+
+def test_the_loop_of_a_band_is_as_short_as_the_band() -> None:
+    (outer, _) = trips(tf.lower(band(64, 8, 0, 4)))
+    assert outer == "FOR i1 in 0..blockIdx.x//4 - max(blockIdx.x - 7, 0)//4 + 1:"
+
+
+def test_a_tile_too_late_is_refuted() -> None:
+    text = tf.lower(band(64, 8, 0, 4)).text(witness=True)
+    assert tf.parse_kernel(text).verify().is_proved
+    late = tf.parse_kernel(text.replace("max(blockIdx.x - 7, 0)//4", "max(blockIdx.x - 3, 0)//4"))
+    assert late.verify().verdict is Verdict.REFUTED
+
+
+def test_starts_of_terms() -> None:
+    with tf.Fusion() as fusion:
+        x, w = tf.define_tensor("N", name="x"), tf.define_tensor("N + 5", name="w")
+        one = tf.sum(tf.pad(x, (5, 0)) * w, 0)
+        dot = tf.matmul(tf.pad(x, (5, 0)), tf.pad(x, (5, 0)))
+        fusion.add_output(one, dot)
+    for tv, wanted in ((one, None), (dot, parse_expr("5"))):
+        expr = next(e for e in fusion.exprs() if isinstance(e, Reduction) and e.output is tv)
+        assert start_of_terms(fusion, expr, len(expr.output.root) - 1) is wanted
+
+
+def test_a_scan_in_the_loop_needs_a_start_of_its_own() -> None:
+    """A total of all elements in front of a window would be missed."""
+    with tf.Fusion("scanned") as fusion:
+        x = tf.define_tensor([16, 16], name="x")
+        i, j = (tf.iota([16, 16], axis=k) for k in range(2))
+        sums = tf.cumsum(x, axis=1)
+        y = tf.sum(tf.where(j > i - 4, sums, 0.0), axis=1)
+        fusion.add_output(y)
+    for tv in fusion.tensors():
+        if tv.definition is not None and tv.ndim >= 1:
+            tv.axis(0).parallelize(P.BIDx)
+            if tv is not y:
+                tv.inline_at(2)
+    kernel = tf.lower(fusion)
+    assert "FOR i1 in 0..16:" in trips(kernel)
+    assert kernel.verify().is_proved

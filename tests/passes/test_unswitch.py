@@ -50,6 +50,9 @@ WHOLE = {
     "the other sign": ("i <= N - j - threadIdx.x", "i <= N - 78"),
     "an element of a table": ("16*i + j < clamp(t[min(M, 3) of 8], 0, N)", "16*i + 15 < clamp(t[min(M, 3) of 8], 0, N)"),
     "a bound of the whole loop": ("16*i + j < threadIdx.x + min(M, 40)", "16*i + 15 < min(M, 40)"),
+    "one of two conditions": ("16*i + j < M || i <= threadIdx.x", "16*i + 15 < M || i <= 0"),
+    "one of two, of which one holds for no whole tile": ("16*i + j < M || j % 2 - i == 0", "16*i + 15 < M"),
+    "one of two, and a third": ("(16*i + j < M || i <= threadIdx.x) && i + j < N", "(16*i + 15 < M || i <= 0) && i + 15 < N"),
     "several conditions": ("16*i + j < N && i <= threadIdx.x", "16*i + 15 < N && i <= 0"),
 }
 

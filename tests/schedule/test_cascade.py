@@ -260,6 +260,8 @@ ALONG: dict[str, tuple[Condition, dict[str, int]]] = {
     "batches alone": (lambda b, i, j: j < b * 8, {"along": 1}),
     "no row has more than others": (lambda b, i, j: j < b * 8 + i % 3 + 1, {"along": 1}),
     "two conditions": (lambda b, i, j: (j < b * 8) & (j < i + 1), {"along": 1}),
+    "one of two conditions": (lambda b, i, j: (j < b * 8) | (j < i + 1), {"along": 1}),
+    "fewer in later rows": (lambda b, i, j: j < b * 8 - i, {"along": 1}),
 }
 
 
@@ -272,7 +274,7 @@ def test_ends_along_several_dimensions(name: str) -> None:
 
 def test_ends_that_are_not_known() -> None:
     assert ends(lambda b, i, j: j < i + b * 5, rows=8) is None  # rows along which dimension?
-    assert ends(lambda b, i, j: j < b * 8 - i, rows=8, along=1) is None
+    assert ends(lambda b, i, j: (j < i) | (j % 2 < i), rows=8) is None
 
 
 def refusal(build: Callable[[tf.TensorView], Sequence[tf.TensorView] | tf.TensorView], *cut: object) -> str:

@@ -8,8 +8,8 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.ir.axes import iteration_point
-from taskfuse.ir.expr import FirstValid, Pointwise, Read
-from taskfuse.schedule.index_conditions import as_choice, condition_of
+from taskfuse.ir.expr import FirstValid, IndexValue, Pointwise, Read
+from taskfuse.schedule.index_conditions import as_choice, condition_of, of_indices
 
 T = tf.TensorView
 Build = Callable[[T, T, T], T]
@@ -68,3 +68,27 @@ def test_choices(name: str) -> None:
     (wanted,) = fusion.evaluate(x)
     fusion.define(made)
     np.testing.assert_array_equal(fusion.evaluate(x)[0], wanted)
+
+
+OF_INDICES: dict[str, tuple[Build, str]] = {
+    "a distance": (lambda x, i, j: tf.cast(j - i, tf.float32), "i1 - i0"),
+    "an index as a number": (lambda x, i, j: tf.cast(tf.broadcast_to(i, list(x.shape)), tf.float32), "i0"),
+    "of numbers that wrap": (lambda x, i, j: tf.cast(tf.cast(j, tf.int32) * 65536, tf.float32) + x, "None"),
+    "an integer": (lambda x, i, j: j - i, "None"),
+    "elements": (lambda x, i, j: tf.cast(tf.cast(x, tf.int64), tf.float32), "None"),
+}
+
+
+@pytest.mark.parametrize("name", OF_INDICES)
+def test_functions_of_indices(name: str) -> None:
+    build, wanted = OF_INDICES[name]
+    fusion, out = built(build)
+    expr = fusion.definition(out)
+    assert isinstance(expr, Pointwise)
+    made = of_indices(fusion, expr)
+    found = [str(o.index) for o in made.operands if isinstance(o, IndexValue)]
+    assert found == ([] if wanted == "None" else [wanted])
+    x = np.random.default_rng(0).standard_normal((5, 9)).astype(np.float32)
+    (given,) = fusion.evaluate(x)
+    fusion.define(made)
+    np.testing.assert_array_equal(fusion.evaluate(x)[0], given)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,7 @@ def kept(condition: Array, s: Array) -> Array:
 VARIANTS = {
     "logarithms of the sums": Variant(lambda s, i, j: s, lambda s, i, j: s, has_sums=True),
     "a window": Variant(lambda s, i, j: tf.where(tf.logical_and(j <= i, j > i - 9), s, -math.inf), lambda s, i, j: kept((j <= i) & (j > i - 9), s)),
+    "a window without an end": Variant(lambda s, i, j: tf.where(j > i - 9, s, -math.inf), lambda s, i, j: kept(j > i - 9, s)),
     "a wide window": Variant(lambda s, i, j: tf.where(tf.logical_and(j <= i, j > i - 120), s, -math.inf), lambda s, i, j: kept((j <= i) & (j > i - 120), s)),
     "causal from the end": Variant(lambda s, i, j: tf.where(j - 20 <= i, s, -math.inf), lambda s, i, j: kept(j - 20 <= i, s)),
     "a prefix": Variant(lambda s, i, j: tf.where(tf.logical_or(j < 17, j <= i), s, -math.inf), lambda s, i, j: kept((j < 17) | (j <= i), s)),
@@ -111,3 +113,32 @@ def test_variants(name: str) -> None:
     assert not [b for b in kernel.buffers if b.memory is tf.MemoryType.Global]
     for found, exact in zip(kernel.simulate(*args, seed=1), variant.wanted(*args), strict=True):
         np.testing.assert_allclose(found.astype(np.float64), exact, rtol=1e-2, atol=1e-2)
+
+
+LATE = Variant(lambda s, i, j: tf.where(tf.logical_and(j <= i + 60, j > i + 50), s, -math.inf), lambda s, i, j: kept((j <= i + 60) & (j > i + 50), s))
+"""Windows that begin in the second chunk of keys."""
+
+
+@cache
+def late() -> tf.Kernel:
+    fusion = LATE.fusion()
+    tf.schedulers.attention(fusion, AttentionConfig(1, 32, 2))
+    return tf.lower(fusion)
+
+
+def test_chunks_in_front_of_a_window_are_not_read() -> None:
+    kernel, rng = late(), np.random.default_rng(3)
+    kernel.verify().require()
+    q, k, v = (rng.standard_normal((n, D)).astype(tf.bfloat16.numpy) for n in (70, 200, 200))
+    wanted = LATE.wanted(q, k, v)
+    k[:32] = v[:32] = np.nan
+    for found, exact in zip(kernel.simulate(q, k, v, seed=2), wanted, strict=True):
+        np.testing.assert_allclose(found.astype(np.float64), exact, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("other", ["2*(i0//64) + 2", "2*(i0//64)"])
+def test_another_first_chunk_is_not_proved(other: str) -> None:
+    """Terms of a chunk are left out, or taken although the definition has none there."""
+    text = late().text(witness=True)
+    assert text.count("2*(i0//64) + 1") == 5
+    assert not tf.parse_kernel(text.replace("2*(i0//64) + 1", other)).verify().is_proved

@@ -13,7 +13,7 @@ from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges, nonnegative_form
 from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, found_element
-from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, condition_of, each_case, follows, points
+from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, condition_of, each_case, follows, integer, points
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import (
     ONE,
@@ -225,6 +225,10 @@ class ElementPairs:
         mine, yours = a.side.defined(a.operand), b.side.defined(b.operand)
         if a.side.dtype(a.operand) is not b.side.dtype(b.operand):
             raise Different(f"{shown(b)} is {b.side.dtype(b.operand)}, and was written as {a.side.dtype(a.operand)}")
+        if isinstance(a.operand, IndexOf) or isinstance(b.operand, IndexOf):
+            one, other = integer(a), integer(b)
+            if one is not None and other is not None and is_equal(one, other, facts):
+                return
         try:
             if mine is None or yours is None:
                 raise Different(f"{shown(a)} was written, and {shown(b)} is there")
@@ -252,13 +256,17 @@ class ElementPairs:
                 is_function = one.combine is other.combine and one.body is other.body and one.rescaled == other.rescaled and one.init == other.init
                 self._require(is_function and one.dtype is other.dtype and mine.place == yours.place, before)
                 point, there, facts = self._reduced(a.operand, mine, b.operand, yours, facts)
-                ends = [k for k, _ in one.ends] == [k for k, _ in other.ends]
-                same = ends and all(is_equal(substitute(e, point), substitute(f, there), facts) for (_, e), (_, f) in zip(one.ends, other.ends, strict=False))
-                self._require(same, f"the terms of {yours.tensor} end elsewhere")
+                for what, bounds, others in (("start", one.starts, other.starts), ("end", one.ends, other.ends)):
+                    pairs = list(zip(bounds, others, strict=False))
+                    same = len(bounds) == len(others) and all(k == j for (k, _), (j, _) in pairs)
+                    same = same and all(is_equal(substitute(e, point), substitute(f, there), facts) for (_, e), (_, f) in pairs)
+                    self._require(same, f"the terms of {yours.tensor} {what} elsewhere")
             case Accumulate() as one, Accumulate() as other:
                 is_function = one.combine is other.combine and one.is_exclusive == other.is_exclusive and one.axis == other.axis
                 self._require(is_function and one.dtype is other.dtype, before)
                 self._require(is_equal(a.operand.index[one.axis], b.operand.index[one.axis], facts), before)
+                start, other_start = substitute(one.start, points(a.operand.index)), substitute(other.start, points(b.operand.index))
+                self._require(is_equal(start, other_start, facts), f"the terms of {yours.tensor} start elsewhere")
                 at, facts = self.fresh(mine.space[one.axis], facts)
                 point, there = points(a.operand.index) | {f"i{one.axis}": at}, points(b.operand.index) | {f"i{one.axis}": at}
             case Iterate() as one, Iterate() as other:

@@ -414,8 +414,9 @@ class LinearForms:
             case Accumulate() as rule:
                 own = at.operand.index[rule.axis]
                 v = self.elements.symbol()
-                before = (lt if rule.is_exclusive else le)(v, own)
-                yield at.side.at(rule.operand, points(at.operand.index) | {f"i{rule.axis}": v}), ((v, d.space[rule.axis]),), (before,)
+                here = points(at.operand.index)
+                within = (le(substitute(rule.start, here), v), (lt if rule.is_exclusive else le)(v, own))
+                yield at.side.at(rule.operand, here | {f"i{rule.axis}": v}), ((v, d.space[rule.axis]),), within
             case _:
                 return
 

@@ -123,7 +123,8 @@ class SampledElements(PointValues):
                 place = tuple(sym(f"i{k}") for k in range(len(index)) if k != axis)
                 here, owner = self._spread(self.extents(d.space), place, [e for k, e in enumerate(index) if k != axis], count)
                 own, along = index[axis][owner], here[f"i{axis}"]
-                mine = np.flatnonzero(along < own if d.rule.is_exclusive else along <= own)
+                begun = along >= evaluate(d.rule.start, here)
+                mine = np.flatnonzero(begun & (along < own if d.rule.is_exclusive else along <= own))
                 terms = v.cast(self.operand(operand, self.some(here, mine), mine.size), self.dtype(operand), dtype)
                 return v.cast(self.combined(combine, dtype, v.literal(combine.neutral(dtype), dtype), count, owner[mine], terms), dtype, d.dtype)
             case Iterate() as rule:

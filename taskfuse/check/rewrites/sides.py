@@ -298,6 +298,14 @@ def _is_kept(at: At, dtype: DType) -> bool:
     return dtype.is_integer and contains(dtype, at.side.dtype(at.operand))
 
 
+def integer(at: At) -> Expr | None:
+    """The value of an int64 element that indices alone determine, as an expression of these; ``None`` for another one."""
+    try:
+        return _integer(at, lambda _: None) if at.side.dtype(at.operand) is int64 else None
+    except Different:
+        return None
+
+
 def _integer(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
     match at.operand:
         case IndexOf(value=value):

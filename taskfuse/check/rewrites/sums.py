@@ -247,8 +247,8 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
             v, _ = elements.fresh(d.space[rule.axis], facts)
             own = _index(operand)[rule.axis]
             at = operand.side.at(rule.operand, points(_index(operand)) | {f"i{rule.axis}": v})
-            ends = (lt if rule.is_exclusive else le)(v, own)
-            yield from _expanded(_joined(part, ((v, d.space[rule.axis]),), (ends,), ELEMENTWISE["copy"], (at,)), form, elements, facts)
+            within = (le(substitute(rule.start, points(_index(operand))), v), (lt if rule.is_exclusive else le)(v, own))
+            yield from _expanded(_joined(part, ((v, d.space[rule.axis]),), within, ELEMENTWISE["copy"], (at,)), form, elements, facts)
         case Iterate() as rule if rule.op is form.combine.op and rule.dtype is form.wide and (is_outer or form.starts_neutral(rule)):
             yield from _of_reduction(part, operand, d, rule, ELEMENTWISE["copy"], form, elements, facts)
         case Apply() as rule if rule.op is form.combine.op and rule.dtype is form.wide:
@@ -312,7 +312,9 @@ def reduced_points(at: At, d: Definition, rule: Reduce | Iterate, elements: Elem
             point[f"i{k}"] = v = elements.symbol()
             variables.append((v, n))
     conditions += [eq(substitute(e, point), there) for e, there in open_places]
-    conditions += [lt(point[f"i{k}"], substitute(e, point)) for k, e in (rule.ends if isinstance(rule, Reduce) else ())]
+    if isinstance(rule, Reduce):
+        conditions += [le(substitute(e, point), point[f"i{k}"]) for k, e in rule.starts]
+        conditions += [lt(point[f"i{k}"], substitute(e, point)) for k, e in rule.ends]
     return ReducedPoints(point, tuple(variables), tuple(conditions))
 
 

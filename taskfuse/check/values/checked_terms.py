@@ -12,7 +12,7 @@ from taskfuse.check.values.operands import COPY, CheckedOperands, element_of
 from taskfuse.check.values.questions import equal, in_spans, inside, known_at, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import Expr, ge, lt, substitute, sym
+from taskfuse.ir.scalar import Expr, ge, le, lt, substitute, sym
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, Operand
 from taskfuse.kir.products import Mma, Wgmma
@@ -52,7 +52,7 @@ class CheckedTerms:
             return
         assert isinstance(rule, Reduce)
         if w.holds.content is Content.TERM:
-            self._before_ends(w, rule, point, exists)
+            self._in_bounds(w, rule, point, exists)
         match body_of(w.node, w.holds, rule):
             case Place() as body:
                 self.reads.found(body)
@@ -63,12 +63,17 @@ class CheckedTerms:
                     self.operands.read(side, ())
 
     @staticmethod
-    def _before_ends(w: ClaimedWrite, rule: Reduce, point: Mapping[str, Expr], exists: Iterable[Expr]) -> None:
-        """No term is taken from where on the definition has none."""
+    def _in_bounds(w: ClaimedWrite, rule: Reduce, point: Mapping[str, Expr], exists: Iterable[Expr]) -> None:
+        """No term is taken before the first that the definition has, nor from where on it has none."""
+        if not rule.starts and not rule.ends:
+            return
         points = (BoundedElement(sym(f"tile.{k}"), (0, n - 1)) for k, n in enumerate(w.holds.tile))
-        around = known_at(w.place).given(*exists, *points) if rule.ends else None
+        around = known_at(w.place).given(*exists, *points)
+        for k, start in rule.starts:
+            if not proves(around, le(in_spans(around, substitute(start, point)), w.holds.index[k])):
+                raise Open(f"terms before the start along axis {k} may be taken", w.node)
         for k, end in rule.ends:
-            if around is not None and not proves(around, lt(w.holds.index[k], in_spans(around, substitute(end, point)))):
+            if not proves(around, lt(w.holds.index[k], in_spans(around, substitute(end, point)))):
                 raise Open(f"terms behind the end along axis {k} may be taken", w.node)
 
     def rescaled(self, w: ClaimedWrite, definition: Definition) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from taskfuse.check.flags import all_of, any_of
-from taskfuse.check.values.elements import row_major
+from taskfuse.check.values.elements import row_major, value
 from taskfuse.check.values.lanes import ExecutedLanes
 from taskfuse.check.values.matching import chosen, folded, inherited, matches
 from taskfuse.check.values.partials import Accumulation
@@ -84,14 +84,17 @@ def _rescaled(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, 
     """A partial result times the factor at the index that a statement claims."""
     n, rule = len(lanes), fold.rule
     assert isinstance(rule, Reduce)
+    definition = fold.tensor.definition
     assert fold.rescaled is not None
+    assert definition is not None
     if stmt.op is not MUL or stmt.dtype is not fold.dtype:
         return state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"takes {stmt.op} in {stmt.dtype} where {fold.tensor.name} is rescaled in {fold.dtype}")
     mine = 1 if stmt.operands[1] == stmt.out and stmt.operands[0] != stmt.out else 0
     _, inside = row_major([lanes.value(e) for e in holds.index], fold.tensor.space, n)
     nodes, known = state.partials.nodes(fold, operands[mine], lanes.ids, stmt)
     steps = np.broadcast_to(np.asarray(lanes.value(holds.index[fold.rescaled]), np.int64), n)
-    found, follows = state.partials.rescaled(nodes, steps)
+    elements, _ = row_major([value(e, points(lanes, holds.index)) for e in definition.place], fold.tensor.extents, n)
+    found, follows = state.partials.rescaled(nodes, steps, fold.first[elements])
     same = state.same(operands[1 - mine], state.elements.operand(rule.operands[-1], points(lanes, holds.index), n), fold.dtype)
     good = known & inside & follows & same
     done = Terms(np.full(n, fold.part, np.int64), found)
@@ -122,7 +125,7 @@ def _term(state: RunState, stmt: Compute, fold: Accumulation, holds: Holds, lane
     assert not isinstance(rule, Iterate)
     body, wanted = (COPY, (rule.operand,)) if isinstance(rule, Accumulate) else (rule.body, rule.terms)
     places, inside = row_major([lanes.value(e) for e in holds.index], tensor.space, n)
-    inside = inside if fold.behind is None or not any_of(inside) else inside & ~fold.behind[places]
+    inside = inside if fold.outside is None or not any_of(inside) else inside & ~fold.outside[places]
     if holds.content is Content.START or op is not body or stmt.dtype is not fold.dtype:
         wrong = state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"takes {op} in {stmt.dtype} where a term of {tensor.name} is {body} in {fold.dtype}")
         return folded(state, op, stmt.dtype, operands, wrong)

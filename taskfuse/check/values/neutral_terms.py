@@ -5,7 +5,7 @@ A masked or ragged axis is as long as its longest row, and its terms past a row'
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from taskfuse.check.ranges import terms_of
@@ -53,6 +53,32 @@ def set_to(stmt: Compute, dtype: DType) -> int | float | None:
 
 def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, Definition]) -> Expr | None:
     """An expression over the indices of an element, from which on along a reduced axis the terms are neutral; ``None`` if unknown."""
+    return _bound_of_terms(definition, axis, definitions, END)
+
+
+def start_of_terms(definition: Definition, axis: int, definitions: Mapping[str, Definition]) -> Expr | None:
+    """The same of the first index with a term that may not be neutral."""
+    return _bound_of_terms(definition, axis, definitions, START)
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The start or the end of terms along an axis.
+
+    Attributes:
+        sign: of the axis in a bound: 1 if it is greater than what bounds it.
+        narrowed, widened: the bound where all of several conditions hold, or one of them.
+    """
+
+    sign: int
+    narrowed: Callable[..., Expr]
+    widened: Callable[..., Expr]
+
+
+START, END = _Side(1, maximum, minimum), _Side(-1, minimum, maximum)
+
+
+def _bound_of_terms(definition: Definition, axis: int, definitions: Mapping[str, Definition], side: _Side) -> Expr | None:
     rule = definition.rule
     if not isinstance(rule, Reduce) or rule.rescaled is not None:  # a sum is also rescaled where its terms are neutral
         return None
@@ -62,12 +88,12 @@ def end_of_terms(definition: Definition, axis: int, definitions: Mapping[str, De
     is_product = rule.body.name == "mul" and neutral == 0  # of zeros: one of a zero and an infinity is not a number
     if rule.body.name not in _SAME and not is_product:
         return None
-    ends = [_end(o, f"i{axis}", Neutral(neutral, (rule.dtype,)), definitions) for o in rule.operands]
-    known = [e for e in ends if e is not None]
+    bounds = [_bound(o, f"i{axis}", Neutral(neutral, (rule.dtype,)), definitions, side) for o in rule.operands]
+    known = [e for e in bounds if e is not None]
     reduced = {f"i{k}" for k in range(len(definition.space))}.difference(*(e.free for e in definition.place))
-    if not known or len(known) < len(ends) or any(not e.free.isdisjoint(reduced) for e in known):
+    if not known or len(known) < len(bounds) or any(not e.free.isdisjoint(reduced) for e in known):
         return None
-    return maximum(*known)
+    return side.widened(*known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +116,8 @@ class Neutral:
         return Neutral(self.value, (*self.dtypes, *dtypes))
 
 
-def _end(operand: Operand, axis: str, neutral: Neutral, definitions: Mapping[str, Definition]) -> Expr | None:
-    """From where on along an axis an operand is neutral."""
+def _bound(operand: Operand, axis: str, neutral: Neutral, definitions: Mapping[str, Definition], side: _Side) -> Expr | None:
+    """From where on along an axis an operand is neutral, or up to where."""
     if not isinstance(operand, Access) or operand.buffer not in definitions:
         return None
     point = {f"i{k}": e for k, e in enumerate(operand.index)}
@@ -99,28 +125,32 @@ def _end(operand: Operand, axis: str, neutral: Neutral, definitions: Mapping[str
     match definition.rule:
         case Apply(op=op, operands=(inner,), dtype=dtype) if op.name in _SAME and isinstance(inner, Access):
             moved = Access(inner.buffer, tuple(substitute(e, point) for e in inner.index))
-            return _end(moved, axis, neutral.through(definition.dtype, dtype), definitions)
+            return _bound(moved, axis, neutral.through(definition.dtype, dtype), definitions, side)
         case Pick(cases=cases):
-            ends: list[Expr] = []
+            found: list[Expr] = []
             for case in cases:
                 if isinstance(case.operand, Immediate) and neutral.through(definition.dtype, case.operand.dtype).made_of(case.operand.value):
                     continue
-                bounds = [*_bounds(substitute(case.cond, point), axis)]
+                bounds = [*_bounds(substitute(case.cond, point), axis, side)]
+                if isinstance(case.operand, Access):
+                    moved = Access(case.operand.buffer, tuple(substitute(e, point) for e in case.operand.index))
+                    inner = _bound(moved, axis, neutral.through(definition.dtype), definitions, side)
+                    bounds += [] if inner is None else [inner]
                 if not bounds:
                     return None
-                ends.append(minimum(*bounds))
-            return maximum(*ends) if ends else None
+                found.append(side.narrowed(*bounds))
+            return side.widened(*found) if found else None
         case _:
             return None
 
 
-def _bounds(condition: Expr, axis: str) -> Iterator[Expr]:
-    """Ends of an axis past which a condition does not hold."""
+def _bounds(condition: Expr, axis: str, side: _Side) -> Iterator[Expr]:
+    """Ends of an axis past which a condition does not hold, or starts before which it does not."""
     for part in conjuncts(condition):
         if not isinstance(part, Compare) or part.op not in (CompareOp.LT, CompareOp.LE):
             continue
         room = part.b - part.a + (1 if part.op is CompareOp.LE else 0)  # > 0 where it holds
         for term, k in terms_of(room)[0]:
-            rest = room + term
-            if k == -1 and isinstance(term, Sym) and term.name == axis and axis not in rest.free:
-                yield rest
+            rest = room - term * k
+            if k == side.sign and isinstance(term, Sym) and term.name == axis and axis not in rest.free:
+                yield rest if side is END else 1 - rest

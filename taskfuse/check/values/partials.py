@@ -25,7 +25,7 @@ from taskfuse.check.values.neutral_terms import is_signed_zero
 from taskfuse.check.values.terms import NOTHING, PART, Bools, Ints, Terms, constant, constant_tag, constants, converted, numbers, tensor_tag
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
-from taskfuse.ir.scalar import Sym
+from taskfuse.ir.scalar import ZERO, Expr, Sym
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Access, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Iterate, Pick, Reduce
@@ -102,28 +102,42 @@ class Accumulation:
         return (given != initial) & (constants(made, self.dtype).data == self.initial)
 
     @cached_property
-    def behind(self) -> Bools | None:
-        """The points of the iteration space past the ends of the definition's terms; ``None`` if there are none."""
-        if not isinstance(self.rule, Reduce) or not self.rule.ends:
+    def outside(self) -> Bools | None:
+        """The points of the iteration space before the starts and past the ends of the definition's terms; ``None`` if there are none."""
+        if not isinstance(self.rule, Reduce) or not (self.rule.starts or self.rule.ends):
             return None
         points, count = self.elements.points(self.tensor.space), prod(self.tensor.space)
-        return np.logical_or.reduce([np.broadcast_to(points[f"i{k}"] >= value(e, points), count) for k, e in self.rule.ends])
+        found = [points[f"i{k}"] < value(e, points) for k, e in self.rule.starts]
+        found += [points[f"i{k}"] >= value(e, points) for k, e in self.rule.ends]
+        return np.logical_or.reduce([np.broadcast_to(f, count) for f in found])
 
     @cached_property
     def last(self) -> Ints:
         """For a rescaled sum, the index of the last factor of each element."""
         assert self.rescaled is not None
         places, inside = self.places
-        inside = inside if self.behind is None else inside & ~self.behind
+        inside = inside if self.outside is None else inside & ~self.outside
         found = np.full(self.tensor.size, -1, np.int64)
         np.maximum.at(found, places[inside], self.steps(np.flatnonzero(inside)))
         return found
 
     @cached_property
+    def first(self) -> Ints:
+        """For a rescaled sum, the index of the first factor of each element."""
+        assert isinstance(self.rule, Reduce)
+        assert self.tensor.definition is not None
+        start = next((e for k, e in self.rule.starts if k == self.rescaled), ZERO)
+        found = np.broadcast_to(value(start, self.elements.points(self.tensor.space)), prod(self.tensor.space))
+        places, inside = self.places
+        firsts = np.zeros(self.tensor.size, np.int64)
+        firsts[places[inside]] = np.maximum(found[inside], 0)
+        return firsts
+
+    @cached_property
     def without(self) -> Bools | None:
         """The points of the iteration space that need not be visited: they have no terms, or neutral ones by definition. ``None``: none are known."""
-        neutral, behind = self._neutral, self.behind
-        return neutral if behind is None else behind if neutral is None else neutral | behind
+        neutral, outside = self._neutral, self.outside
+        return neutral if outside is None else outside if neutral is None else neutral | outside
 
     @cached_property
     def _neutral(self) -> Bools | None:
@@ -181,7 +195,7 @@ class Accumulation:
         t = self.tensor
         assert t.definition is not None
         if isinstance(self.rule, Accumulate):
-            return self._up_to(self.rule.axis, itself=not self.rule.is_exclusive)
+            return self._up_to(self.rule.axis, itself=not self.rule.is_exclusive, start=self.rule.start)
         names = [e.name if isinstance(e, Sym) else "" for e in t.definition.place]
         axes = [int(n[1:]) for n in names if n.startswith("i")]
         if len(axes) == len(names) == len(set(axes)) and tuple(t.space[k] for k in axes) == tuple(t.extents) and self.without is None:
@@ -197,9 +211,13 @@ class Accumulation:
             np.add.at(total, places[inside], numbers[inside])
         return total + self.start
 
-    def _up_to(self, axis: int, *, itself: bool) -> Words:
-        """The sum of all points up to each one along an axis, or before it, in a row."""
-        numbers = self._product(self.words).reshape(self.tensor.space)
+    def _up_to(self, axis: int, *, itself: bool, start: Expr = ZERO) -> Words:
+        """The sum of all points from a start up to each one along an axis, or before it, in a row."""
+        numbers = self._product(self.words)
+        if start is not ZERO:
+            points = self.elements.points(self.tensor.space)
+            numbers = np.where(points[f"i{axis}"] >= value(start, points), numbers, np.uint64(0))
+        numbers = numbers.reshape(self.tensor.space)
         totals = np.cumsum(numbers, axis=axis, dtype=np.uint64)
         return (totals if itself else totals - numbers).reshape(-1)
 
@@ -223,8 +241,9 @@ class Accumulation:
         if isinstance(self.rule, Accumulate):
             at = np.unravel_index(element, self.tensor.extents)
             axis = self.rule.axis
+            start = max(0, int(value(self.rule.start, {**self.elements.symbols, **{f"i{k}": int(i) for k, i in enumerate(at)}})))
             end = int(at[axis]) + (0 if self.rule.is_exclusive else 1)
-            found = [int(np.ravel_multi_index((*at[:axis], j, *at[axis + 1 :]), self.tensor.extents)) for j in range(end)]
+            found = [int(np.ravel_multi_index((*at[:axis], j, *at[axis + 1 :]), self.tensor.extents)) for j in range(start, end)]
         else:
             places, inside = self.places
             mine = inside & (places == element)
@@ -283,9 +302,13 @@ class PartialNodes:
         alike = self._steps[left] == self._steps[right]
         return alike if is_term else alike | (left == 0) | (right == 0)
 
-    def rescaled(self, nodes: Ints, steps: Ints) -> tuple[Ints, Bools]:
-        """Nodes multiplied by the factor at indices along the axis of a sum; and a mask of those that had the factors of all previous indices."""
-        return self._new(self.sums[nodes], nodes, np.zeros_like(nodes), steps), self._steps[nodes] == steps - 1
+    def rescaled(self, nodes: Ints, steps: Ints, first: Ints) -> tuple[Ints, Bools]:
+        """Nodes multiplied by the factor at indices along the axis of a sum; and a mask of those that had the factors of all previous indices.
+
+        Args:
+            first: the first index of each, which follows none.
+        """
+        return self._new(self.sums[nodes], nodes, np.zeros_like(nodes), steps), self._steps[nodes] == np.where(steps == first, -1, steps - 1)
 
     def start(self, fold: Accumulation) -> int:
         """The node of an initial value."""

@@ -53,6 +53,8 @@ def multiply(state: RunState, stmt: Mma | Wgmma, lanes: ExecutedLanes, acc: Term
     for at, extent in zip(index, fold.tensor.space, strict=True):
         inside = inside & (at >= np.int64(0)) & (at < np.int64(extent))
     symbols: dict[str, int | Ints] = dict(state.launch.symbols) | {f"i{j}": at for j, at in enumerate(index)}
+    for axis, start in fold.rule.starts:
+        inside = inside & (index[axis] >= value(start, symbols))
     for axis, end in fold.rule.ends:
         inside = inside & (index[axis] < value(end, symbols))
     left, right = Terms(a.tag[:, :, None, :], a.data[:, :, None, :]), Terms(b.tag[:, None, :, :], b.data[:, None, :, :])

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.statement_tree import Node
+from taskfuse.check.statement_tree import BLOCK_NAMES, THREADS, Node
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.accumulators import Term
 from taskfuse.check.values.claims import Place
@@ -22,7 +22,26 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing
-from taskfuse.ir.scalar import ONE, Const, Expr, Facts, FloorDiv, Mod, const, evaluate, le, lookups_of, lt, maximum, minimum, rebuild, simplify, substitute, sym
+from taskfuse.ir.scalar import (
+    ONE,
+    ZERO,
+    Const,
+    Expr,
+    Facts,
+    FloorDiv,
+    Mod,
+    const,
+    evaluate,
+    le,
+    lookups_of,
+    lt,
+    maximum,
+    minimum,
+    rebuild,
+    simplify,
+    substitute,
+    sym,
+)
 from taskfuse.kir.nodes import For
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -74,24 +93,30 @@ class Rescaling:
             s = n.stmt
             if n in scope or not isinstance(s, For):
                 continue
-            if not isinstance(first.point[axis] - sym(s.var), Const):
+            if not self._is_fixed(first.point[axis] - sym(s.var), first, scope):
                 raise Open(f"it is rescaled again in each iteration of {s.var}", first.node)
-            is_whole = first.point[axis] is sym(s.var) and s.start is const(0) and self._ends_with_terms(s.stop, first, definition, axis)
+            is_from_first = simplify(first.point[axis] - _start(first, definition, axis), first.node.context.facts) is sym(s.var)
+            is_whole = is_from_first and s.start is const(0) and self._ends_with_terms(s.stop, first, definition, axis)
             if s.step is not const(1) or not (is_whole or all(self._is_among(t, definition, axis) for t in every)):
                 raise Open("its loop does not run over all indices at which it is rescaled, in order", first.node)
             return n
         raise Open("the index at which it is rescaled is not a loop's", first.node)
 
+    def _is_fixed(self, e: Expr, first: Term, scope: Sequence[Node]) -> bool:
+        """True only if an integer is the same wherever a thread takes the terms of one sum, for which loops around do not start anew."""
+        around = {n.stmt.var for n in first.node.loops if n in scope and isinstance(n.stmt, For)}
+        return e.free <= around | THREADS | {*BLOCK_NAMES} | {dim.name for dim in self.writes.tree.kernel.extents}
+
     @staticmethod
     def _is_among(t: Term, definition: Definition, axis: int) -> bool:
         """True only if a statement runs at no other index than those that have terms: all of these do, so the loop runs over them."""
         around, index = known_at(t.place), t.point[axis]
-        return proves(around, le(0, index)) and proves(around, lt(index, _end(t, definition, axis)))
+        return proves(around, le(_start(t, definition, axis), index)) and proves(around, lt(index, _end(t, definition, axis)))
 
     @staticmethod
     def _ends_with_terms(stop: Expr, first: Term, definition: Definition, axis: int) -> bool:
         """True if a loop ends with the axis, or where the terms of its elements end."""
-        return equal(known_at(first.place), stop, _end(first, definition, axis))
+        return equal(known_at(first.place), stop, maximum(_end(first, definition, axis) - _start(first, definition, axis), 0))
 
     @staticmethod
     def _once(factors: Sequence[Term], around: Sequence[Node]) -> None:
@@ -129,6 +154,12 @@ class Rescaling:
             raise Open("not every accumulator is rescaled before it takes terms", t.node)
 
 
+def _start(t: Term, definition: Definition, axis: int) -> Expr:
+    """Where the terms of an element start along an axis."""
+    starts = dict(definition.rule.starts) if isinstance(definition.rule, Reduce) else {}
+    return maximum(substitute(starts[axis], {f"i{k}": e for k, e in enumerate(t.point)}), 0) if axis in starts else ZERO
+
+
 def _end(t: Term, definition: Definition, axis: int) -> Expr:
     """Where the terms of an element end along an axis."""
     extent = definition.space[axis]
@@ -140,7 +171,7 @@ def _end(t: Term, definition: Definition, axis: int) -> Expr:
 
 
 def _tiles_named(e: Expr, facts: Facts) -> Expr:
-    """An end in which quotients of indices, such as the tile of a row, that have one value are that value: statements of different rows then ask one question."""
+    """An end in which quotients of indices, such as the tile of a row, that have one value are that value: statements of other rows then ask one question."""
     return simplify(e, facts) if isinstance(e, FloorDiv | Mod) and not lookups_of(e) else rebuild(e, lambda x: _tiles_named(x, facts))
 
 

@@ -16,7 +16,7 @@ from taskfuse.check.values.write_and_read import WriteAndRead
 from taskfuse.check.values.writes import Writes
 from taskfuse.check.values.written import Writing, cursors_of, moves_of
 from taskfuse.ir.expr import is_same_number
-from taskfuse.ir.scalar import Compare, CompareOp, Expr, Sym, conjuncts, const, lt, simplify, sym
+from taskfuse.ir.scalar import ZERO, Compare, CompareOp, Expr, Sym, conjuncts, const, lt, simplify, substitute, sym
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Access, Content, Holds
 from taskfuse.kir.witness import Accumulate
@@ -69,7 +69,11 @@ class Scans:
             raise Open("its total starts after its first step", start)
         self._set(start, term)
         self._stays(term, node, own, holds)
-        self._in_order(term, own, holds.index, rule.axis, total)
+        index = holds.index
+        if rule.start is not ZERO:  # steps count from there
+            start = substitute(rule.start, {f"i{k}": e for k, e in enumerate(index)})
+            index = (*index[: rule.axis], simplify(index[rule.axis] - start, term.context.facts), *index[rule.axis + 1 :])
+        self._in_order(term, own, index, rule.axis, total)
         exists = inside(holds.index, definition.shape)
         assumptions = (i for i in term.context.constraints.assumptions if not isinstance(i, Expr))
         around = term.context.constraints.about(const(0))[0].given(*assumptions, *exists)

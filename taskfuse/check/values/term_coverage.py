@@ -8,8 +8,9 @@ must add nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ from taskfuse.check.values.claims import Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.cross_thread_reductions import Joined
 from taskfuse.check.values.joined_terms import in_blocks, members_of, one_element, row_spans
-from taskfuse.check.values.neutral_terms import end_of_terms
+from taskfuse.check.values.neutral_terms import end_of_terms, start_of_terms
 from taskfuse.check.values.questions import inside, proves
 from taskfuse.check.values.residues import residues
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
@@ -98,19 +99,21 @@ class TermCoverage:
         grid = dict(zip(BLOCK_NAMES, self.writes.tree.kernel.grid, strict=True))
         rows: list[Mapping[str, Ints] | None] = [None]
         if joined is not None:  # of whichever thread and block
-            assumptions = (i for i in constraints.assumptions if i.free.isdisjoint(listed | joined.blocks.keys()))
+            others = listed | joined.blocks.keys()
+            assumptions = [i for i in constraints.assumptions if i.free.isdisjoint(others) or (isinstance(i, Expr) and _is_of_all(i, group))]
             constraints = constraints.about(const(0))[0].given(*assumptions)
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
             rows = [*members_of(joined, group, axes, want)]
             one_element(joined, group, constraints)
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
-        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool, strong: bool) -> bool:
+        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool, strong: bool, late: bool) -> bool:
             """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms.
 
             Args:
                 plain: the points as loops say them: what conditions say of their symbols is not put in.
                 strong: ends are simplified by all that is known of the element.
+                late: loops may leave out neutral terms in front.
             """
             visits: list[Visits] = []
             along: dict[str, Span] = {}
@@ -121,6 +124,7 @@ class TermCoverage:
             there = constraints.given(*inside(element.values(), (space[k] for k in element)))
             ends = self._with_terms(definition, axes, {f"i{k}": e for k, e in element.items()}, there, group[-1].node.context.facts, strong=strong)
             extents: list[Expr] = []
+            shorter: dict[int, Expr] | None = None
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = (*(inside(t.point, space) if everywhere else ()), *self._read(t, definition))
@@ -133,7 +137,13 @@ class TermCoverage:
                     values = [substitute(e, joined.blocks) for e in values]
                 near = known_of(t.node, dict(t.points)) if plain else t.node.context.constraints
                 known = near.facts if joined is None else _with_ranges_of(values, near.facts, constraints.facts)
-                point, extents = residues(definition, axes, values, known, ends, there.facts)
+                begun = self._begun(t, definition, axes, values, known, there, spans.keys() | (row or {}).keys(), late=late)
+                values = [simplify(e - begun[k], known) if k in begun else e for k, e in enumerate(values)]
+                left = {k: simplify(maximum(ends.get(k, space[k]) - start, 0), there.facts) for k, start in begun.items()}
+                if shorter is not None and left != shorter:
+                    raise Open("its copies begin at different points", t.node)
+                shorter = left
+                point, extents = residues(definition, axes, values, known, ends | left, there.facts)
                 if digits:
                     conditions += self._belongs(t, definition, values, (spans.keys(), row or {}), joined, constraints)
                 conditions = [c for c in conditions if not c.free <= listed or not _holds_for_all(c, row)]
@@ -142,9 +152,10 @@ class TermCoverage:
 
         for row in rows:
             overhang = self._first_said(
-                lambda everywhere, plain, strong, row=row: beyond(row, everywhere=everywhere, plain=plain, strong=strong),
+                lambda everywhere, plain, strong, late, row=row: beyond(row, everywhere=everywhere, plain=plain, strong=strong, late=late),
                 digits,
                 bool(self._ends(definition, axes)),
+                bool(self._neutral_starts(definition, axes)),
             )
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
@@ -183,14 +194,14 @@ class TermCoverage:
             yield simplify(belongs, facts)
 
     @staticmethod
-    def _first_said(beyond: Callable[[bool, bool, bool], bool], digits: bool, ends: bool) -> bool:
+    def _first_said(beyond: Callable[[bool, bool, bool, bool], bool], digits: bool, ends: bool, starts: bool) -> bool:
         """What is found in the first of several equivalent ways of saying which points are visited, and where axes end. Raises the first :class:`Open`."""
         first: Open | None = None
-        for strong in (False, True) if ends else (False,):
+        for late, strong in product((False, True) if starts else (False,), (False, True) if ends else (False,)):
             for plain, everywhere in ((False, True), (False, False), (True, True), (True, False)):
                 if everywhere or plain or digits:
                     try:
-                        return beyond(everywhere, plain, strong)
+                        return beyond(everywhere, plain, strong, late)
                     except Open as error:
                         first = first or error.again()
         assert first is not None
@@ -220,6 +231,45 @@ class TermCoverage:
         given = dict(definition.rule.ends) if isinstance(definition.rule, Reduce) else {}
         ends = {k: given.get(k, end_of_terms(definition, k, self.writes.definitions)) for k in axes}
         return {k: end for k, end in ends.items() if end is not None}
+
+    def _neutral_starts(self, definition: Definition, axes: list[int]) -> dict[int, Expr]:
+        """Up to where terms are neutral along reduced axes, for those without a start of their own, over the indices of the element."""
+        if any(not isinstance(e, Sym) for e in definition.place):  # the element says digits of an axis, which count from its first index
+            return {}
+        given = dict(definition.rule.starts) if isinstance(definition.rule, Reduce) else {}
+        starts = {k: start_of_terms(definition, k, self.writes.definitions) for k in axes if k not in given}
+        return {k: start for k, start in starts.items() if start is not None}
+
+    def _begun(
+        self,
+        t: Term,
+        definition: Definition,
+        axes: list[int],
+        values: Sequence[Expr],
+        known: Facts,
+        there: Constraints,
+        running: AbstractSet[str],
+        *,
+        late: bool,
+    ) -> dict[int, Expr]:
+        """Where the terms of an element are taken to start, for axes along which that is not the first index: points count from there.
+
+        It is where the definition says. If it says nothing, terms that are neutral may be left out: then it is where the loops begin, and all terms before are
+        neutral.
+
+        Args:
+            running: the symbols that differ from point to point.
+            late: leave out neutral terms.
+        """
+        element = {f"i{k}": e for k, e in enumerate(values) if k not in axes}
+        given = dict(definition.rule.starts) if isinstance(definition.rule, Reduce) else {}
+        found = {k: simplify(maximum(substitute(e, element), 0), t.node.context.facts) for k, e in given.items()}
+        for k, start in self._neutral_starts(definition, axes).items() if late else ():
+            first = simplify(substitute(values[k], dict.fromkeys(running, const(0))), known)
+            if not proves(there, ge(first, 0)) or not proves(there, le(first, maximum(substitute(start, element), 0))):
+                raise Open(f"terms in front of the first one taken along axis {k} may count", t.node)
+            found[k] = first
+        return found
 
     def _with_terms(
         self, definition: Definition, axes: list[int], element: Mapping[str, Expr], constraints: Constraints, facts: Facts, *, strong: bool
@@ -309,6 +359,11 @@ def _with_ranges_of(expressions: Iterable[Expr], facts: Facts, before: Facts) ->
 def _parts(t: Term) -> list[Expr]:
     """The conditions around a term, one by one."""
     return [part for c in t.node.conditions for part in conjuncts(c)]
+
+
+def _is_of_all(condition: Expr, group: Sequence[Term]) -> bool:
+    """True for a condition on threads, which holds where the result is read, if it holds wherever terms are taken: of whichever thread these are."""
+    return condition.free <= THREADS and all(proves(t.node.context.constraints, condition) for t in group)
 
 
 def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:

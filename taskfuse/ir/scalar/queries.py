@@ -74,10 +74,9 @@ def _prove(condition: Expr, facts: Facts) -> bool:
     match condition:
         case And(args):
             return all(prove(arg, facts) for arg in args)
-        case Or(args):
-            return _one_holds(args, facts)
-        case Not(And(args)):
-            return _one_holds(tuple(map(not_, args)), facts)
+        case Or() | Not(And()):
+            args = _alternatives(condition)
+            return _one_holds(args, facts) or any(_one_holds_in_each(args, known, facts) for known in facts.known if isinstance(known, Or | Not))
         case Not(Or(args)):
             return all(prove(not_(arg), facts) for arg in args)
         case _:
@@ -100,6 +99,23 @@ def _one_holds(conditions: Sequence[Expr], facts: Facts) -> bool:
             return True
         facts = facts.with_assumption(not_(condition))
     return False
+
+
+def _one_holds_in_each(conditions: Sequence[Expr], known: Expr, facts: Facts) -> bool:
+    """True only if one of some conditions holds whichever of the alternatives of a known one does."""
+    cases = _alternatives(known) if not known.free.isdisjoint({name for c in conditions for name in c.free}) else ()
+    return bool(cases) and all(_one_holds(conditions, facts.with_assumption(case)) for case in cases)
+
+
+def _alternatives(condition: Expr) -> tuple[Expr, ...]:
+    """The conditions of which one holds where a disjunction does; none for another condition."""
+    match condition:
+        case Or(args):
+            return args
+        case Not(And(args)):
+            return tuple(map(not_, args))
+        case _:
+            return ()
 
 
 def bounds(e: IntLike, facts: Facts = NO_FACTS) -> Interval:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from taskfuse.ir.scalar import Expr, Facts, evaluate, is_multiple, lt, minimum, or_, parse_expr, prove, sym, unsafe_divisor
+from taskfuse.ir.scalar import Expr, Facts, and_, evaluate, ge, is_multiple, le, lt, minimum, not_, or_, parse_expr, prove, sym, unsafe_divisor
 from tests.ir.scalar.generated import EXPRESSIONS, NEST, NEST_POINTS
 from tests.ir.scalar.nests import DIMS, N, S, x
 
@@ -67,3 +67,12 @@ def test_a_condition_about_tables_is_asked_once_under_what_is_known_of_its_symbo
         assert lt(i, length) in alone.strong_memo
         assert lt(i, length) not in facts.strong_memo
         assert prove(lt(2 * i, length + sym(name)), facts)  # not from these
+
+
+def test_a_known_disjunction_holds_in_one_of_its_cases() -> None:
+    i, j, n = sym("i"), sym("j"), sym("n")
+    facts = Facts().with_range("i", 0, 99).with_range("j", 0, 99).with_assumption(or_(lt(8 * i + 7, n), le(8 * i + 7, j)))
+    assert prove(or_(lt(8 * i + 3, n), le(8 * i + 5, j)), facts)
+    assert prove(not_(and_(ge(8 * i, n), lt(j, 8 * i))), facts)
+    assert not prove(or_(lt(8 * i + 8, n), le(8 * i + 7, j)), facts)
+    assert not prove(lt(8 * i, n), facts)
