@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -96,12 +96,12 @@ class IndexMaps:
             return trips
         task = self.tree.place[tv]
         hardware = {p.index_name: sym(p.index_name) - self.ranges.range(task, p).start for p in INDEX_TYPES}
-        return simplify(substitute(self.length(loop, trips), hardware), self.ranges.facts)
+        return simplify(self.length(loop, trips, lambda bound: substitute(bound, hardware)), self.ranges.facts)
 
-    def length(self, loop: Loop, extent: Expr) -> Expr:
-        """The trips of a loop of an extent between its start and its end."""
-        stop = minimum(extent, self.ends[loop]) if loop in self.ends else extent
-        return maximum(stop - self.starts[loop], 0) if loop in self.starts else stop
+    def length(self, loop: Loop, extent: Expr, here: Callable[[Expr], Expr]) -> Expr:
+        """The trips of a loop of an extent between its start and its end, which ``here`` says in the indices of the extent."""
+        stop = minimum(extent, here(self.ends[loop])) if loop in self.ends else extent
+        return maximum(stop - here(self.starts[loop]), 0) if loop in self.starts else stop
 
     def before_ends(self, tv: TensorView, facts: Facts) -> Facts:
         """Facts about the indices around the code of ``tv``, including that loops end with their terms."""

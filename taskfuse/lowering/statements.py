@@ -275,7 +275,7 @@ class Statements:
         loops = {str(s): a.extent for a, s in around.items() if a.is_reduction and tv.schedule.ptype(a).is_loop}
         path = zip(tv.loop, index_maps.shared_loops.path[tv], strict=True)
         bounded = ((a, p) for a, p in path if p in index_maps.starts or p in index_maps.ends)
-        loops |= {str(index_maps.variables.symbol(p)): index_maps.in_code(index_maps.length(p, a.extent), tv) for a, p in bounded}
+        loops |= {str(index_maps.variables.symbol(p)): index_maps.length(p, a.extent, lambda bound: index_maps.in_code(bound, tv)) for a, p in bounded}
         first = dict.fromkeys(loops, const(0))
         runs = [substitute(g, first) for g in index_maps.reading(tv).guards if g not in result.guards]
         return not all(prove(c, result.facts) for c in (*(ge(extent, 1) for extent in loops.values()), *runs))

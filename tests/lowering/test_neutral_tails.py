@@ -329,3 +329,15 @@ def test_a_scan_in_the_loop_needs_a_start_of_its_own() -> None:
     kernel = tf.lower(fusion)
     assert "FOR i1 in 0..16:" in trips(kernel)
     assert kernel.verify().is_proved
+
+
+def test_trips_of_items_of_work_count_the_threads_of_a_role_once() -> None:
+    """Warpgroups that take turns over tiles of a triangle, behind a role of loads: what a tile takes depends on the thread."""
+    with tf.Fusion("triangle") as fusion:
+        x = tf.define_tensor([64, 64], tf.bfloat16)
+        fusion.add_output(tf.cast(tf.tril(tf.matmul(x, x.T, dtype=tf.float32), 0), tf.bfloat16))
+    kind = tf.schedulers.MatmulKind.PINGPONG
+    tf.schedulers.matmul(fusion, tf.schedulers.MatmulConfig(tile_m=64, tile_n=16, warpgroups=3, stages=2, in_flight=0, blocks=1, kind=kind))
+    kernel = tf.lower(fusion)
+    assert any("min(3*i0 + threadIdx.y - 1 < 4, 63 - 48*i0 >= 0)" in loop for loop in trips(kernel))
+    assert kernel.verify().is_proved
