@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from taskfuse.check.bounds import touched
 from taskfuse.check.paths import Paths, PathStep, common_loops
 from taskfuse.check.ranges import terms_of
-from taskfuse.check.statement_tree import Node, StatementTree
+from taskfuse.check.statement_tree import BLOCKS, Node, StatementTree
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.operands import Access, Queue
@@ -151,6 +151,8 @@ def _open(node: Node, reason: str, other: Node | None = None) -> Obligation:
 def budgets(tree: StatementTree, threads: Threads, launched: int | None) -> list[Obligation]:
     """Every warpgroup sets its budget at most once, and all budgets fit into the registers of the launch; warpgroups without one keep the launch size.
 
+    Some may be set only in blocks at whose indices a condition holds: then they fit whichever of these conditions hold together.
+
     Args:
         launched: registers of each thread at launch; ``None``: unknown.
     """
@@ -160,21 +162,24 @@ def budgets(tree: StatementTree, threads: Threads, launched: int | None) -> list
     if launched is None or threads.shape is None:
         return [_open(nodes[0], "the registers of a thread at launch are unknown, because the shape of the block is not constant")]
     given = math.prod(threads.shape)
-    total = launched * given
+    more: dict[tuple[Expr, ...], int] = {}  # than at launch, by the conditions on the block
     for n in nodes:
         assert isinstance(n.stmt, SetMaxNReg)
         split = threads.split(n.conditions)
         mask = threads.mask(split.threads)
-        if n.loops or split.varying or split.uniform or mask is None:
+        if n.loops or split.varying or mask is None or any(not c.free <= BLOCKS | threads.launch for c in split.uniform):
             return [_open(n, "it is not executed once by a fixed set of warpgroups")]
-        total += (n.stmt.registers - launched) * int(mask.sum())
+        more[split.uniform] = more.get(split.uniform, 0) + (n.stmt.registers - launched) * int(mask.sum())
         for m in nodes:
             if m is not n and not threads.disjoint(split.threads, threads.split(m.conditions).threads):
                 return [_open(n, "a warpgroup sets its budget twice", m)]
+    total = launched * given + more.pop((), 0) + sum(max(0, change) for change in more.values())
     text = f"they sum to {total} registers of the {launched * given} that {given} threads are launched with"
-    if total > launched * given:
-        return [Obligation(Layer.ORDER, "register budgets", Verdict.REFUTED, f"{text}: a warpgroup waits forever")]
-    return [Obligation(Layer.ORDER, "register budgets", Verdict.PROVED, text)]
+    if total <= launched * given:
+        return [Obligation(Layer.ORDER, "register budgets", Verdict.PROVED, text)]
+    if more:
+        return [Obligation(Layer.ORDER, "register budgets", Verdict.OUTSIDE, f"{text} in a block that sets these and no others, if there is one")]
+    return [Obligation(Layer.ORDER, "register budgets", Verdict.REFUTED, f"{text}: a warpgroup waits forever")]
 
 
 def released(tree: StatementTree, launched: int | None) -> list[tuple[Node, Node]]:

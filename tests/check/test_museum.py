@@ -33,6 +33,7 @@ FOUND = {
     "two_orders": "deadlock: no thread can continue",
     "pingpong_of_others": "deadlock: no thread can continue",
     "budget_barrier": "deadlock: no thread can continue",
+    "budget_block": "deadlock: no thread can continue",
     "budget_mbarrier": "deadlock: no thread can continue",
     "budget_named": "deadlock: no thread can continue",
     "budget_one": "deadlock: no thread can continue",

@@ -40,12 +40,27 @@ def test_those_without_a_budget_keep_what_they_were_launched_with() -> None:
     ("body", "reason"),
     [
         ("FOR k in 0..N:\n  SETMAXNREG 24", "it is not executed once by a fixed set of warpgroups"),
-        ("IF blockIdx.x < 2:\n  SETMAXNREG 24", "it is not executed once by a fixed set of warpgroups"),
+        ("c = CURSOR(slots 2, slot 0, parity 0)\nIF c.slot == 0:\n  SETMAXNREG 24", "it is not executed once by a fixed set of warpgroups"),
         (ROLES.format(24, 240) + "\nIF threadIdx.y == 1:\n  SETMAXNREG 232", "a warpgroup sets its budget twice"),
     ],
 )
 def test_once_by_each_warpgroup(body: str, reason: str) -> None:
     assert budget(body) == (Verdict.OUTSIDE, reason)
+
+
+@pytest.mark.parametrize(
+    ("body", "verdict"),
+    [
+        ("IF blockIdx.x < 2:\n  SETMAXNREG 24", Verdict.PROVED),
+        ("IF blockIdx.x < 2:\n  IF threadIdx.y == 0:\n    SETMAXNREG 24\n  ELSE:\n    SETMAXNREG 240", Verdict.PROVED),
+        ("IF blockIdx.x < 2:\n  IF threadIdx.y == 0:\n    SETMAXNREG 24\n  ELSE:\n    SETMAXNREG 248", Verdict.OUTSIDE),
+        ("IF blockIdx.x < 2:\n  IF threadIdx.y == 0:\n    SETMAXNREG 24\nIF threadIdx.y == 1:\n  SETMAXNREG 240", Verdict.OUTSIDE),
+        ("IF blockIdx.x < 2:\n  IF threadIdx.y == 1:\n    SETMAXNREG 240\nIF threadIdx.y == 0:\n  SETMAXNREG 24", Verdict.PROVED),
+        ("IF blockIdx.x < 2:\n  IF threadIdx.y == 1:\n    SETMAXNREG 240\nELSE:\n  IF threadIdx.y == 0:\n    SETMAXNREG 24", Verdict.OUTSIDE),
+    ],
+)
+def test_budgets_fit_into_every_block_whichever_conditions_hold_there(body: str, verdict: Verdict) -> None:
+    assert budget(body)[0] is verdict
 
 
 def test_unknown_launches() -> None:

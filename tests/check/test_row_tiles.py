@@ -141,6 +141,20 @@ def test_other_guards(condition: Expr, reason: str) -> None:
     assert any(found.startswith(reason) for found in gaps(kernel(T, copied(T, condition=condition))))
 
 
+@pytest.mark.parametrize(
+    ("which", "element", "reason"),
+    [
+        ("threadIdx.z >= 1", "threadIdx.y + 8*threadIdx.z - 8", ""),
+        ("threadIdx.z >= 1", "threadIdx.y + 8*threadIdx.z", "p is never stored"),
+        ("threadIdx.z < 2", "threadIdx.y + 8*threadIdx.z", RACE),
+    ],
+)
+def test_rows_that_a_condition_gives_to_some_threads(which: str, element: str, reason: str) -> None:
+    text = kernel(T, copied(T, condition=and_(parse_expr(which), T.belongs(AT, w)), element=f"blockIdx.x, {element}"))
+    found = gaps(text.replace("BLOCK (32, 4, 1)", "BLOCK (32, 4, 2)"))
+    assert reason in found if reason else not found
+
+
 def test_other_places() -> None:
     assert RACE in gaps(kernel(T, copied(T, place=minimum(AT + 1, T.rows - 1))))
     assert RACE in gaps(kernel(T, copied(T, place=T.first(w) + i)))

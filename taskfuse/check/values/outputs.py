@@ -14,7 +14,7 @@ from taskfuse.check.values.questions import equal, inside, known_at, nonempty
 from taskfuse.check.values.runs import stores
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.writes import Writes
-from taskfuse.ir.scalar import TRUE, Expr, conjuncts, const, substitute
+from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Whole
 
@@ -50,16 +50,11 @@ class Outputs:
         if any(e is const(0) for e in definition.shape):
             return
         launched(self.tree, name, definition.shape)
-        visits = [stores(self.tree, place, definition.shape, self._needed(place)) for place in self._stores.get(name, [])]
+        visits = [stores(self.tree, place, definition.shape, self._belonging.get(place.tensor, TRUE)) for place in self._stores.get(name, [])]
         if not visits:
             raise Open(f"{name} is never stored")
         known = self.tree.root.context.constraints
         covered(visits, definition.shape, known.given(*nonempty(definition.shape, known.ranges)), again=True)
-
-    def _needed(self, place: Place) -> tuple[Expr, ...]:
-        """The conditions under which a stored element belongs to the tensor of which its own is a part."""
-        condition = self._belonging.get(place.tensor, TRUE)
-        return conjuncts(substitute(condition, {f"i{k}": e for k, e in enumerate(place.element)}))
 
     def identity(self, place: Place) -> None:
         """An element of an output is stored at its own index, wherever that is inside it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""

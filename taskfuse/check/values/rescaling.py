@@ -9,6 +9,7 @@ An axis of one index needs no loop: then the same holds of all that is done to t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 from taskfuse.check.constraints import Constraints
@@ -110,8 +111,9 @@ class Rescaling:
     @staticmethod
     def _is_among(t: Term, definition: Definition, axis: int) -> bool:
         """True only if a statement runs at no other index than those that have terms: all of these do, so the loop runs over them."""
-        around, index = known_at(t.place), t.point[axis]
-        return proves(around, le(_start(t, definition, axis), index)) and proves(around, lt(index, _end(t, definition, axis)))
+        index, start, end = t.point[axis], _start(t, definition, axis), _end(t, definition, axis)
+        around = known_at(replace(t.place, given=())), known_at(t.place)
+        return any(proves(known, le(start, index)) and proves(known, lt(index, end)) for known in around)
 
     @staticmethod
     def _ends_with_terms(stop: Expr, first: Term, definition: Definition, axis: int) -> bool:
@@ -171,7 +173,7 @@ def _end(t: Term, definition: Definition, axis: int) -> Expr:
 
 
 def _tiles_named(e: Expr, facts: Facts) -> Expr:
-    """An end in which quotients of indices, such as the tile of a row, that have one value are that value: statements of other rows then ask one question."""
+    """An end in which quotients of indices, such as the tile of a row, are their only values: statements of different rows then ask one question."""
     return simplify(e, facts) if isinstance(e, FloorDiv | Mod) and not lookups_of(e) else rebuild(e, lambda x: _tiles_named(x, facts))
 
 

@@ -20,6 +20,7 @@ from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import inside, nonempty, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import (
+    TRUE,
     Compare,
     CompareOp,
     Const,
@@ -301,11 +302,11 @@ def _owned(place: Place, spans: dict[str, Span], conditions: list[Expr]) -> tupl
     return spans, left
 
 
-def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: tuple[Expr, ...] = (), *, each: bool = False) -> Visits:
+def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: Expr = TRUE, *, each: bool = False) -> Visits:
     """The elements that a statement stores, by all blocks, threads and iterations.
 
     Args:
-        needed: conditions of the elements in question.
+        needed: a condition on the index of the elements in question, ``i0`` and so on.
         each: every execution counts, also a repeated one.
 
     Raises:
@@ -316,7 +317,8 @@ def stores(tree: StatementTree, place: Place, shape: tuple[Expr, ...], needed: t
     spans: dict[str, Span] = {}
     for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
         spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}
-    exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges), *needed)
+    at = {f"i{k}": e for k, e in enumerate(place.element)}
+    exists = (*inside(place.element, shape), *nonempty(shape, node.context.ranges), *conjuncts(substitute(needed, at)))
     free = {n for e in place.element for n in e.free} | {n for c in node.conditions for n in c.free}
     loops = () if each else node.loops
     again = [n for n in loops if isinstance(n.stmt, For) and n.stmt.var not in free and (n.runs() or _needed_runs(n, place, exists))]  # stores again

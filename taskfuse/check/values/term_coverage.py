@@ -107,13 +107,14 @@ class TermCoverage:
             one_element(joined, group, constraints)
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
-        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool, strong: bool, late: bool) -> bool:
+        def beyond(row: Mapping[str, Ints] | None, *, everywhere: bool, plain: bool, strong: bool, late: bool, alike: bool) -> bool:
             """Whether terms lie past the end: of all points, or only of those that satisfy the conditions around the terms.
 
             Args:
                 plain: the points as loops say them: what conditions say of their symbols is not put in.
                 strong: ends are simplified by all that is known of the element.
                 late: loops may leave out neutral terms in front.
+                alike: what holds of an element that is read is also said as it is at the term.
             """
             visits: list[Visits] = []
             along: dict[str, Span] = {}
@@ -127,7 +128,7 @@ class TermCoverage:
             shorter: dict[int, Expr] | None = None
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
-                exists = (*(inside(t.point, space) if everywhere else ()), *self._read(t, definition))
+                exists = (*(inside(t.point, space) if everywhere else ()), *self._read(t, definition, alike=alike))
                 spans, conditions = runs(
                     t.node, loops, blocks | along, {name: n for name, n in t.points}, exists, self._held(t, constraints, joined, at), spared=plain
                 )
@@ -152,10 +153,11 @@ class TermCoverage:
 
         for row in rows:
             overhang = self._first_said(
-                lambda everywhere, plain, strong, late, row=row: beyond(row, everywhere=everywhere, plain=plain, strong=strong, late=late),
+                lambda everywhere, plain, strong, late, alike, row=row: beyond(row, everywhere=everywhere, plain=plain, strong=strong, late=late, alike=alike),
                 digits,
                 bool(self._ends(definition, axes)),
                 bool(self._neutral_starts(definition, axes)),
+                any(self._read(t, definition, alike=False) for t in group),
             )
             if overhang or digits:
                 self.overhangs.update(t.node for t in group)
@@ -194,16 +196,16 @@ class TermCoverage:
             yield simplify(belongs, facts)
 
     @staticmethod
-    def _first_said(beyond: Callable[[bool, bool, bool, bool], bool], digits: bool, ends: bool, starts: bool) -> bool:
+    def _first_said(beyond: Callable[[bool, bool, bool, bool, bool], bool], digits: bool, ends: bool, starts: bool, read: bool) -> bool:
         """What is found in the first of several equivalent ways of saying which points are visited, and where axes end. Raises the first :class:`Open`."""
         first: Open | None = None
-        for late, strong in product((False, True) if starts else (False,), (False, True) if ends else (False,)):
-            for plain, everywhere in ((False, True), (False, False), (True, True), (True, False)):
-                if everywhere or plain or digits:
-                    try:
-                        return beyond(everywhere, plain, strong, late)
-                    except Open as error:
-                        first = first or error.again()
+        points = [(plain, everywhere) for plain in (False, True) for everywhere in (True, False) if everywhere or plain or digits]
+        ways = product((False, True)[: 1 + starts], (False, True)[: 1 + ends], points, (False, True)[: 1 + read])
+        for late, strong, (plain, everywhere), alike in ways:
+            try:
+                return beyond(everywhere, plain, strong, late, alike)
+            except Open as error:
+                first = first or error.again()
         assert first is not None
         raise first
 
@@ -220,11 +222,12 @@ class TermCoverage:
         choices = (p for t in group for p in _parts(t) if p.free <= same and not p.free.isdisjoint(shared) and not_(p) in listed)
         return next((p for p in choices if not proves(constraints, p) and not proves(constraints, not_(p))), None)
 
-    def _read(self, t: Term, definition: Definition) -> list[Expr]:
-        """What holds of the element that a term belongs to, if anybody reads it, as it is and as it is at the term; nothing else is asked of elements."""
+    def _read(self, t: Term, definition: Definition, *, alike: bool) -> list[Expr]:
+        """What holds of the element that a term belongs to, if anybody reads it, as it is and, if ``alike``, as it is at the term; nothing else is asked of
+        elements."""
         at = {f"i{k}": e for k, e in enumerate(t.point)}
         said = self.writes.read_elements.conditions(definition.tensor, [substitute(e, at) for e in definition.place])
-        return [*said, *(simplify(c, t.node.context.facts) for c in said)]
+        return [*said, *(simplify(c, t.node.context.facts) for c in said if alike)]
 
     def _ends(self, definition: Definition, axes: list[int]) -> dict[int, Expr]:
         """Where terms end along reduced axes, for those that say it, over the indices of the element."""

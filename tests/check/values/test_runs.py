@@ -26,14 +26,14 @@ def kernel(head: str, row: str) -> Kernel:
     return parse_kernel(TEXT.format(head, row, row, row))
 
 
-def visits(head: str, row: str, *, each: bool = False) -> Visits:
+def visits(head: str, row: str, *, each: bool = False, needed: str = "1") -> Visits:
     tree = StatementTree.of(kernel(head, row))
     (node,) = [n for n in tree.leaves() if isinstance(n.stmt, WritingStmt)]
     assert isinstance(node.stmt, WritingStmt)
     assert node.stmt.holds is not None
     place: Place = Instructions(tree.kernel).written(node, node.stmt.holds)
     shape: tuple[Expr, ...] = (parse_expr("N"), parse_expr("64"))
-    return stores(tree, place, shape, each=each)
+    return stores(tree, place, shape, parse_expr(needed), each=each)
 
 
 def spans(v: Visits) -> dict[str, tuple[str, str]]:
@@ -49,6 +49,14 @@ def test_loops_threads_and_blocks() -> None:
 def test_a_condition_that_excludes_what_does_not_exist_is_none() -> None:
     assert visits("IF 2*blockIdx.x < N", "blockIdx.x").conditions
     assert visits("IF blockIdx.x < N", "blockIdx.x").conditions == ()
+
+
+def test_what_is_needed_of_elements_is_asked_of_them_as_conditions_say_them() -> None:
+    row = "blockIdx.x - 8*(threadIdx.x//32)"
+    head = "IF threadIdx.x < 32 && 2*blockIdx.x < N"
+    assert len(visits(head, row).conditions) == 1
+    assert visits(head, row, needed="2*i0 < N").conditions == ()
+    assert len(visits(head, row, needed="2*i0 < N + 1").conditions) == 1
 
 
 def test_a_loop_that_stores_again_counts_only_where_each_execution_does() -> None:
