@@ -68,6 +68,10 @@ class IntegerRanges:
         lo = self.of(start)[0]
         return self.child({var: (lo, max(lo, self.of(stop)[1] - 1))})
 
+    def ends(self, stop: Expr, step: Expr) -> bool:
+        """True if the variable of a loop is within the limits where the loop ends: then it has passed ``stop - 1`` by at most a step."""
+        return self.of(stop)[1] - 1 + self.of(step)[1] <= self._limits[1]
+
     def below(self, extent: Expr) -> Range:
         """The range of an index into ``extent``."""
         return 0, max(self.of(extent)[1] - 1, 0)
@@ -225,6 +229,9 @@ def _fit(body: tuple[Stmt, ...], ranges: IntegerRanges) -> Iterator[bool]:
         symbols = own_symbols(stmt)
         own = ranges.child({name: ranges.below(extent) for name, extent in symbols.items()}) if symbols else ranges
         yield all(own.fits(e) for e in expressions(stmt))
-        inner = ranges.loop(stmt.var, stmt.start, stmt.stop) if isinstance(stmt, For) else ranges
+        inner = ranges
+        if isinstance(stmt, For):
+            yield ranges.ends(stmt.stop, stmt.step)
+            inner = ranges.loop(stmt.var, stmt.start, stmt.stop)
         for b in bodies(stmt):
             yield from _fit(b, inner)

@@ -24,6 +24,7 @@ from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import TableIndexError
 from taskfuse.ir.values import MODULAR
 from taskfuse.kir import Kernel, to_text
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.meaning import meaning
 from taskfuse.kir.point_values import UndefinedElementError
 from taskfuse.sim import Interleaving
@@ -34,7 +35,7 @@ from taskfuse.testing.checks import CaseProof, CaseStanding, proof
 from taskfuse.testing.definition_operators import DEFINITION_OPERATORS, DTYPES_OF_DEFINITIONS
 from taskfuse.testing.launches import Ending, Launches, NoVerdict, Oracle, count, fails, is_idle, key, table
 from taskfuse.testing.machine import find_fault
-from taskfuse.testing.mutations import Operator
+from taskfuse.testing.mutations import Mutants, Operator
 from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.options import Mix
 from taskfuse.testing.outcomes import MOST, is_valid, other_words
@@ -46,7 +47,18 @@ EXTENTS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 16)
 PLACES = 32
 """One in this many mutants of an operator is tested."""
 UNCHANGED = "unchanged"
-RESPECIFIED = tuple(Operator(op.name, op.apply) for op in (*DEFINITION_OPERATORS, DTYPES_OF_DEFINITIONS))
+
+
+def _outputs(kernel: Kernel) -> Mutants:
+    """A tensor without storage of its own is an output, too, which nothing stores."""
+    names = {s.name for s in (*kernel.buffers, *kernel.params)}
+    maps = tuple(p for p in kernel.params if isinstance(p, TensorMapParam))
+    for d in kernel.definitions:
+        if d.tensor not in names:
+            yield replace(kernel, params=(*(p for p in kernel.params if p not in maps), TensorParam(d.tensor, d.dtype, d.shape, is_output=True), *maps))
+
+
+RESPECIFIED = (*(Operator(op.name, op.apply) for op in (*DEFINITION_OPERATORS, DTYPES_OF_DEFINITIONS)), Operator("another output", _outputs))
 KINDS = (("order", OPERATORS), ("values", VALUE_OPERATORS), ("definitions", RESPECIFIED))
 
 
@@ -143,7 +155,8 @@ def _compared(sized: Case, kernel: Kernel, interleavings: int, seed: int, most: 
     """How the kernel's words differ from those of the reference at some sizes; empty: they do not."""
     arguments = sized.arguments()
     try:
-        same = sized.kernel is not None and kernel.definitions == sized.kernel.definitions
+        plain = sized.kernel
+        same = plain is not None and (kernel.definitions, kernel.outputs) == (plain.definitions, plain.outputs)
         wanted = evaluate(sized.plain, arguments, MODULAR) if same else meaning(kernel, arguments, sized.sizes)
     except (UndefinedElementError, TableIndexError) as error:
         return f": definitions without a value: {error}"

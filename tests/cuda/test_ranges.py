@@ -78,6 +78,14 @@ def test_extents_decide_whether_32_bits_do() -> None:
     assert not fits(large, {"N": 1000})
 
 
+def test_a_loop_passes_its_end_by_a_step() -> None:
+    # in 32 bits, its variable would be negative where the loop ends, and the loop would never end
+    strided = kernel("FOR i in 0..N step 1000:\n  y[0] = copy(x[i])", "DIM N")
+    assert fits(strided, {"N": 2**31 - 1000})
+    assert not fits(strided, {"N": 2**31 - 999})
+    assert "long long i = 0" in emit(kernel("FOR i in 0..2147483000 step 1000:\n  y[0] = copy(x[min(i, 4)])")).text
+
+
 def test_a_product_of_small_matrices_needs_no_64_bit_integers() -> None:
     """Wide indices would cost registers that it does not have."""
     odd = VARIANTS["8 bytes"]

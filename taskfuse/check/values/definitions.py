@@ -151,6 +151,8 @@ def _sent(d: Definition, rule: Whole, sent: dict[str, Definition], root: Constra
     for part, place in zip(rule.parts, rule.places, strict=True):
         own = sent.get(part)
         if own is None or not isinstance(own.rule, Send):
+            if combines:
+                return f"{part} stands behind what is sent to it, which is combined with its elements"
             continue
         if own.dtype is not d.dtype:
             return f"{part} has elements of {own.dtype}, and is sent to elements of {d.dtype}"

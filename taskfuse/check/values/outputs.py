@@ -26,7 +26,7 @@ class Outputs:
         self.tree = tree
         self.writes = writes
         self.instructions = instructions
-        self._stores: dict[str, list[Place]] = {}
+        self._stores: dict[tuple[str, str], list[Place]] = {}
         self._belonging = belonging(tree.kernel)
 
     def enter(self, place: Place, holds: Holds) -> None:
@@ -34,23 +34,28 @@ class Outputs:
         if holds.content is not Content.VALUE:
             raise Open(f"it stores no element of {holds.tensor}", place.node)
         own = self.instructions.written(place.node, holds)
-        self._stores.setdefault(holds.tensor, []).append(own)
+        self._stores.setdefault((place.buffer, holds.tensor), []).append(own)
 
     def check(self, name: str) -> None:
         """Every element of an output is stored. Raises :class:`Open`."""
+        self._check(name, name)
+
+    def _check(self, output: str, name: str) -> None:
+        """Every element of a tensor is stored in the array of an output that it is, or is a part of: elsewhere it may be stored, too."""
         definition = self.writes.definitions.get(name)
         if definition is None:
             raise Open(f"{name} has no definition")
+        places = self._stores.get((output, name), [])
         if isinstance(definition.rule, Whole):
             for part in definition.rule.parts:
-                self.check(part)
-            if self._stores.get(name):
-                raise Open(f"{name} is stored by itself and in parts", self._stores[name][0].node)
+                self._check(output, part)
+            if places:
+                raise Open(f"{name} is stored by itself and in parts", places[0].node)
             return
         if any(e is const(0) for e in definition.shape):
             return
         launched(self.tree, name, definition.shape)
-        visits = [stores(self.tree, place, definition.shape, self._belonging.get(place.tensor, TRUE)) for place in self._stores.get(name, [])]
+        visits = [stores(self.tree, place, definition.shape, self._belonging.get(place.tensor, TRUE)) for place in places]
         if not visits:
             raise Open(f"{name} is never stored")
         known = self.tree.root.context.constraints

@@ -125,7 +125,7 @@ class DataMachine:
 
 _HELPERS = (
     *("equal", "least", "greatest", "quotient", "remainder", "absolute", "choose", "shifted", "bits", "inserted", "logic", "permuted", "funnel"),
-    *("ones", "zeros", "mirrored", "highest", "dots", "generic", "specific", "mapa"),
+    *("ones", "zeros", "mirrored", "highest", "dots", "half_dots", "generic", "specific", "mapa"),
 )
 
 

@@ -12,7 +12,7 @@ from taskfuse.testing.ptx.happenings import happening
 from taskfuse.testing.ptx.nodes import SIZES, Float, Integer, Operand, PtxInstruction, Register, Symbol, Vector
 from taskfuse.testing.ptx.operands import FloatMeaning, OperandReader, Operation, PtxAccess, PtxComputation, identifier, names
 
-_OTHER = frozenset({"dp2a", "fns"})
+_OTHER = frozenset({"fns"})
 """Opcodes whose results are not known."""
 _MOVES = frozenset({"mov", "selp"})
 """Opcodes that do not look at what they move."""
@@ -145,6 +145,10 @@ def _integer(r: OperandReader, name: str, modifiers: list[str], kind: str, opera
     if name == "dp4a":
         a, b, c = (r.value(o, 32) for o in operands)
         return f"dots({a}, {b}, {c}, {modifiers[0] == 's32'}, {modifiers[1] == 's32'}) & {0xFFFFFFFF}"
+    if name == "dp2a":
+        a, b, c = (r.value(o, 32) for o in operands)
+        half, *kinds = modifiers
+        return f"half_dots({a}, {b}, {c}, {kinds[0] == 's32'}, {kinds[1] == 's32'}, {16 if half == 'hi' else 0}) & {0xFFFFFFFF}"
     bits = 8 * SIZES[kind]
     mask = (1 << bits) - 1
     is_signed = kind.startswith("s")

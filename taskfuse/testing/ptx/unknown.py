@@ -162,6 +162,16 @@ def dots(a: Value, b: Value, c: Value, a_signed: bool, b_signed: bool) -> Value:
     return c
 
 
+def half_dots(a: Value, b: Value, c: Value, a_signed: bool, b_signed: bool, first: int) -> Value:
+    """``dp2a``: the products of the halves of a word and two bytes of another, from bit ``first`` on, and a number, added."""
+    if isinstance(a, Unknown) or isinstance(b, Unknown):
+        return UNKNOWN
+    for k in range(2):
+        x, y = a >> 16 * k & 0xFFFF, b >> first + 8 * k & 255
+        c = c + (x - 65536 * (a_signed and x > 32767)) * (y - 256 * (b_signed and y > 127))
+    return c
+
+
 def generic(address: Value, space: str) -> Value:
     """``cvta``: the generic address of one in a space."""
     return address + {"shared": SHARED, "local": LOCAL}.get(space, 0)

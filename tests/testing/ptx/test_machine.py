@@ -105,6 +105,8 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "mad.lo.cc.u32 %r3, %r1, %r2, %r1; madc.hi.u32 %r9, %r1, %r2, 0;": lambda a, b: (a & MASK) * (b & MASK) + (a & MASK) >> 32,
     "cvt.s32.s8 %r9, %r1;": lambda a, b: (a & 255 ^ 128) - 128,
     "dp4a.s32.u32 %r9, %r1, %r2, 5;": lambda a, b: 5 + sum(((a >> k & 255 ^ 128) - 128) * (b >> k & 255) for k in range(0, 32, 8)),
+    "dp2a.lo.s32.u32 %r9, %r1, %r2, 5;": lambda a, b: 5 + sum(((a >> 16 * k & 65535 ^ 32768) - 32768) * (b >> 8 * k & 255) for k in range(2)),
+    "dp2a.hi.u32.s32 %r9, %r1, %r2, 5;": lambda a, b: 5 + sum((a >> 16 * k & 65535) * ((b >> 16 + 8 * k & 255 ^ 128) - 128) for k in range(2)),
     "bfind.u32 %r9, %r1;": lambda a, b: (a & MASK).bit_length() - 1,
     "bfind.shiftamt.u32 %r9, %r1;": lambda a, b: 32 - (a & MASK).bit_length() if a else -1,
     "brev.b32 %r9, %r1;": lambda a, b: int(f"{a & MASK:032b}"[::-1], 2),
@@ -252,7 +254,7 @@ def test_calls_pass_values() -> None:
 
 
 def test_what_is_computed_must_be_known() -> None:
-    line = "dp2a.lo.s32.s32 %r3, %r1, %r2, %r1;\n"
+    line = "fns.b32 %r3, %r1, %r2, %r1;\n"
     assert run(line).events == []
     with pytest.raises(PtxError, match="what it computes is not known"):
         computed(line + "st.shared.u32 [0], %r3;\n")

@@ -30,7 +30,7 @@ def test_floats_are_functions_of_bits() -> None:
     assert (found.value, found.reads) == (None, {"r__r1", "r__r2"})
     assert found.meaning is not None
     assert found.meaning.function(*(eval(o, {"r__r1": 0x40000000, "r__r2": 0xC0400000}) for o in found.meaning.operands)) == 0x3F800000
-    unknown = of("dp2a.lo.s32.s32 %r3, %r1, %r2, %r3;")
+    unknown = of("fns.b32 %r3, %r1, %r2, %r3;")
     assert isinstance(unknown, PtxComputation)
     assert (unknown.value, unknown.meaning) == (None, None)
 
