@@ -41,16 +41,14 @@ def late() -> tf.Kernel:
 def test_chunks_in_front_of_a_window_are_not_read() -> None:
     kernel, rng = late(), np.random.default_rng(3)
     kernel.verify().require()
-    q, k, v = (rng.standard_normal((n, D)).astype(tf.bfloat16.numpy) for n in (70, 200, 200))
+    q, k, v = (rng.standard_normal((n, D)).astype(tf.bfloat16.numpy) for n in (70, 100, 100))
     wanted = LATE.wanted(q, k, v)
     k[:32] = v[:32] = np.nan
     for found, exact in zip(kernel.simulate(q, k, v, seed=2), wanted, strict=True):
         np.testing.assert_allclose(found.astype(np.float64), exact, rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.parametrize("other", ["2*(i0//64) + 2", "2*(i0//64)"])
-def test_another_first_chunk_is_not_proved(other: str) -> None:
-    """Terms of a chunk are left out, or taken although the definition has none there."""
+def test_a_later_first_chunk_is_not_proved() -> None:
     text = late().text(witness=True)
     assert text.count("2*(i0//64) + 1") == 5
-    assert not tf.parse_kernel(text.replace("2*(i0//64) + 1", other)).verify().is_proved
+    assert not tf.parse_kernel(text.replace("2*(i0//64) + 1", "2*(i0//64) + 2")).verify().is_proved

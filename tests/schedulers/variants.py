@@ -75,7 +75,6 @@ VARIANTS = {
     "logarithms of the sums": Variant(lambda s, i, j: s, lambda s, i, j: s, has_sums=True),
     "a window": Variant(lambda s, i, j: tf.where(tf.logical_and(j <= i, j > i - 9), s, -math.inf), lambda s, i, j: kept((j <= i) & (j > i - 9), s)),
     "a window without an end": Variant(lambda s, i, j: tf.where(j > i - 9, s, -math.inf), lambda s, i, j: kept(j > i - 9, s)),
-    "a wide window": Variant(lambda s, i, j: tf.where(tf.logical_and(j <= i, j > i - 120), s, -math.inf), lambda s, i, j: kept((j <= i) & (j > i - 120), s)),
     "causal from the end": Variant(lambda s, i, j: tf.where(j - 20 <= i, s, -math.inf), lambda s, i, j: kept(j - 20 <= i, s)),
     "a prefix": Variant(lambda s, i, j: tf.where(tf.logical_or(j < 17, j <= i), s, -math.inf), lambda s, i, j: kept((j < 17) | (j <= i), s)),
     "softcap, causal": Variant(lambda s, i, j: tf.where(j <= i, tf.tanh(s / 5.0) * 5.0, -math.inf), lambda s, i, j: kept(j <= i, np.tanh(s / 5) * 5)),
