@@ -149,7 +149,8 @@ def _neutral_tails(state: State) -> None:
     """
     found = find_bounds(state.index_maps, Indexer(state.index_maps).indexes_registers)
     state.index_maps.starts, state.index_maps.ends = found.starts, found.ends
-    state.index_maps.forget()
+    if found.starts:
+        state.index_maps.forget()
 
 
 def _channels(state: State) -> None:

@@ -14,12 +14,14 @@ from taskfuse.dtypes import float16, float32, float64, int8, int32, int64, uint8
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import Elementwise
-from taskfuse.ir.scalar import Expr, const, not_
+from taskfuse.ir.scalar import ZERO, Expr, const, not_
 from taskfuse.kir import Kernel
 from taskfuse.kir.operands import Access, ChoiceCase, Immediate, IndexOf, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Rule, Send, Whole, operands_of
 
 Change = Callable[[Kernel, Definition], Iterator[Definition]]
+Bounds = tuple[tuple[int, Expr], ...]
+"""Axes, and where terms start or end along each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +155,24 @@ def _starts(kernel: Kernel, d: Definition) -> Iterator[Definition]:
 
 
 def _shorter(kernel: Kernel, d: Definition) -> Iterator[Definition]:
-    """A reduction over one point less, or over at most one point, along a summed axis, or one that ends elsewhere or not at all."""
+    """A reduction over one point less, or over at most one point, along a summed axis, or one that starts or ends elsewhere or not at all."""
+    if isinstance(d.rule, Accumulate) and d.rule.start is not ZERO:
+        yield from (replace(d, rule=replace(d.rule, start=start)) for start in (d.rule.start + 1, d.rule.start - 1, ZERO))
     if isinstance(d.rule, Reduce):
-        for j, (k, e) in enumerate(d.rule.ends):
-            for ends in (((k, e - 1),), ((k, e + 1),), ()):
-                yield replace(d, rule=replace(d.rule, ends=(*d.rule.ends[:j], *ends, *d.rule.ends[j + 1 :])))
+        yield from (replace(d, rule=replace(d.rule, ends=ends)) for ends in _moved(d.rule.ends))
+        yield from (replace(d, rule=replace(d.rule, starts=starts)) for starts in _moved(d.rule.starts))
         kept = {n for e in d.place for n in e.free}
         for k, n in enumerate(d.space):
             if f"i{k}" not in kept:
                 for other in (n - 1, const(1)):
                     yield replace(d, space=(*d.space[:k], other, *d.space[k + 1 :]))
+
+
+def _moved(bounds: Bounds) -> Iterator[Bounds]:
+    """Bounds of terms of which one is elsewhere, or missing."""
+    for j, (k, e) in enumerate(bounds):
+        for others in (((k, e - 1),), ((k, e + 1),), ()):
+            yield (*bounds[:j], *others, *bounds[j + 1 :])
 
 
 def _places(kernel: Kernel, d: Definition) -> Iterator[Definition]:

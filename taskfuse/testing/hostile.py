@@ -123,11 +123,12 @@ def _rule(d: Definition, every: list[Definition], chance: random.Random) -> Rule
     match chance.randrange(8), d.rule:
         case 0, Reduce() as rule:
             ends = tuple((chance.randrange(-1, 4), chance.choice((const(1), *d.space, sym("i0")))) for _ in range(chance.randrange(3)))
-            return replace(rule, operands=tuple(operands), dtype=dtype, ends=ends)
+            starts = tuple((chance.randrange(-1, 4), chance.choice((const(1), *d.space, sym("i0")))) for _ in range(chance.randrange(2)))
+            return replace(rule, operands=tuple(operands), dtype=dtype, ends=ends, starts=starts)
         case 1, Reduce() as rule:
             return replace(rule, body=op, init=Immediate(chance.choice((0, 1.5, True)), dtype))
         case 2, Accumulate() as rule:
-            return replace(rule, operand=first, axis=chance.randrange(-1, 4), dtype=dtype)
+            return replace(rule, operand=first, axis=chance.randrange(-1, 4), dtype=dtype, start=chance.choice((const(0), *d.space, sym("i1"))))
         case ((0 | 1 | 2), Iterate() as rule):
             return replace(rule, op=chance.choice((rule.op, op)), operands=tuple(operands), axis=chance.randrange(-1, 4), dtype=dtype)
         case ((0 | 1 | 2 | 3), Find() as rule):

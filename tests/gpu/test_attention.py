@@ -9,6 +9,7 @@ import taskfuse as tf
 from taskfuse.schedulers import AttentionConfig
 from tests.gpu.device import poisoned, to_numpy, to_torch
 from tests.schedulers.attentions import CASES, arrays, attention
+from tests.schedulers.variants import LATE, VARIANTS, D, Variant
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -54,6 +55,19 @@ def test_parameters(name: str, sizes: tuple[int, int]) -> None:
     out = poisoned(wanted.shape, fusion.outputs[0].dtype)
     tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, args), out=out)
     np.testing.assert_allclose(to_numpy(out).astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("variant", [VARIANTS["a window"], VARIANTS["a window without an end"], VARIANTS["a prefix"], LATE])
+@pytest.mark.parametrize("sizes", [(333, 517), (64, 1), (1000, 300)])
+@pytest.mark.parametrize("config", [AttentionConfig(1, 64, 2), AttentionConfig(2, 64, 3)])
+def test_walks_that_begin_and_end_with_a_mask(variant: Variant, sizes: tuple[int, int], config: AttentionConfig) -> None:
+    fusion, rng = variant.fusion(), np.random.default_rng(2)
+    q, k, v = (rng.standard_normal((n, D)).astype(tf.bfloat16.numpy) for n in (sizes[0], sizes[1], sizes[1]))
+    (wanted,) = variant.wanted(q, k, v)
+    tf.schedulers.attention(fusion, config)
+    out = poisoned(wanted.shape, fusion.outputs[0].dtype)
+    tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, (q, k, v)), out=out)
+    np.testing.assert_allclose(to_numpy(out).astype(np.float64), wanted, rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize(("depth", "is_causal"), [(128, False), (128, True), (256, False)])

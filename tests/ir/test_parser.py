@@ -353,3 +353,44 @@ def test_integers_and_bounds_by_other_dimensions() -> None:
 def test_bounds_and_integers_that_are_refused(line: str, error: str) -> None:
     with pytest.raises(FusionError, match=error):
         parse_fusion(f"FUSION f\n{line}")
+
+
+BOUNDED = """\
+FUSION late
+INPUT x: float32[6, 8]
+totals: float32[6, 8] = scan add of x along i1 since i0 - 2
+before: float32[6, 8] = scan add of x along i1 exclusive since i0 - 2
+y: float32[6] = reduce add of copy(x) over i1: 8 init 0.0 since i1 >= i0 - 2 until i1 < i0 + 1
+z: float32[6] = reduce add of copy(x) over i1: 8 init 0.0 rescaled i1 by totals since i1 >= i0 - 2
+OUTPUT totals, before, y, z
+"""
+
+
+def test_terms_that_start_and_end() -> None:
+    fusion = parse_fusion(BOUNDED)
+    assert str(fusion) == BOUNDED.rstrip()
+    assert str(copy_fusion(fusion)[0]) == str(fusion)
+    x = np.random.default_rng(0).integers(-3, 4, (6, 8)).astype(np.float32)
+    i, j = np.mgrid[:6, :8]
+    late = np.where(j >= i - 2, x, 0)
+    sums, z = np.cumsum(late, axis=1), np.zeros(6, np.float32)
+    for step in range(8):
+        z = np.where(step >= np.arange(6) - 2, z * sums[:, step] + x[:, step], z)
+    for found, wanted in zip(evaluate(fusion, (x,)), (sums, sums - late, np.where(j <= i, late, 0).sum(axis=1), z), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("since i1 >= i0 - 2 until", "since i0 >= 2 until", "the terms of y cannot start there: these are not its reduction axes, in order"),
+        ("since i1 >= i0 - 2 until", "since i1 >= i1 until", "a bound is not a function of the element alone"),
+        ("until i1 < i0 + 1", "until i1 < i0, i1 < 3", "these are not its reduction axes, in order"),
+        ("exclusive since i0 - 2", "exclusive since i1", "before cannot start there: its start is not a function of the other axes"),
+        ("exclusive since i0 - 2", "exclusive since i2", "i2"),
+    ],
+)
+def test_bounds_of_terms_that_are_refused(old: str, new: str, error: str) -> None:
+    assert old in BOUNDED
+    with pytest.raises(ParseError, match=error):
+        parse_fusion(BOUNDED.replace(old, new))
