@@ -426,7 +426,7 @@ class Search:
         return list(dict.fromkeys(joined[tv] for tv in self.tensors))
 
     def _as_in(self, others: Sequence[Segment]) -> list[Segment]:
-        """The segments of another form, those that compute nothing in common here apart: merging finds whether they belong together. A tensor that it lacks stands
+        """The segments of another form, in parts that have nothing in common here: merging finds whether they belong together. A tensor that it lacks stands
         with its readers, a reduction alone. What is no segment here is in the parts that merging begins with."""
         homes = {tv.name: k for k, p in enumerate(others) for tv in p}
         found: dict[int, set[TensorView]] = {}
