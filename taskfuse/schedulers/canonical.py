@@ -133,7 +133,7 @@ def _innermost(extents: Mapping[int, int], own: AbstractSet[int]) -> int:
         own: some of them.
     """
     found = 1
-    for k, e in reversed(extents.items()):
+    for k, e in reversed([*extents.items()]):
         if k in own:
             found *= e
         elif found > 1 and e > 1:
