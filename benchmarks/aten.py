@@ -187,8 +187,8 @@ def _binary(b: _Build, n: Node) -> tf.TensorView:
         if mode.text != "floor":
             raise Unknown(f"{n.op} that rounds {mode.text}")
         return tf.floor_divide(x, y)
-    if name == "pow" and isinstance(y, int | float) and y == 2:
-        return tf.square(x)
+    if name == "pow" and isinstance(y, int | float) and y in (1, 2):
+        return tf.square(x) if y == 2 else tf.copy(x)
     return getattr(tf, BINARY[name])(x, y)
 
 
@@ -241,7 +241,7 @@ def _variance(b: _Build, n: Node) -> tf.TensorView:
     dims = n.args[1] if len(n.args) > 1 else options.get("dim")
     keep = n.args[2] if len(n.args) > 2 else options.get("keepdim", False)
     given = options.get("correction")
-    correction: int = 1 if given is None else given
+    correction = 1 if given is None else int(given)
 
     def call(x: tf.TensorView, axes: tuple[int, ...], *, keepdims: bool) -> tf.TensorView:
         return tf.var(x, axes, keepdims=keepdims, correction=correction)

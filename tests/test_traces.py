@@ -60,6 +60,8 @@ OPS = {
     "sinh.default(v0)": np.sinh(M),
     "var.correction(v0, [1], correction=0, keepdim=true)": M.var(1, keepdims=True),
     "var.correction(v0, [0])": M.var(0, ddof=1),
+    "var.correction(v0, [0], correction=1.0)": M.var(0, ddof=1),
+    "pow.Tensor_Scalar(v0, 1.0)": M,
     "leaky_relu.default(v0, 0.2)": np.where(M > 0, M, M * np.float32(0.2)),
     "elu.default(v0, 2.0, 3.0, 0.5)": 3 * np.where(M > 0, M, 2 * np.expm1(M * 0.5)),
     "constant_pad_nd.default(v0, [-1, 2, 0, -1], 9.0)": np.pad(M[:3, 1:], ((0, 0), (0, 2)), constant_values=9),

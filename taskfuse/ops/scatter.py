@@ -8,7 +8,8 @@ Numbers of segments and bins count from 0 only.
 
 There are two forms. In *gather form* every element of the result looks at every point, a reduction in which points that name another element
 contribute the neutral element (:mod:`taskfuse.ops.points`). In *scatter form* every point is combined with its element where that lies, in one step
-(:class:`~taskfuse.ir.expr.Update`). Sums are made in scatter form, which ``tv.unscatter()`` turns into the other.
+(:class:`~taskfuse.ir.expr.Update`). Sums, and all that the GPU combines atomically, are made in scatter form, which ``tv.unscatter()`` turns into the
+other; so is the number of the last point that writes an element, or a row of elements that the same points write.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.target import VECTOR_BYTES
 
-
 SHORT = 64
 """Rows of the products of a warpgroup, the least of a tile of tensor cores at their rate."""
 
@@ -106,8 +105,8 @@ def _behind(script: Script, extent: Sizes, readers: AbstractSet[str] | None) -> 
 
 def _leaves_a_matrix(fusion: Fusion, product: TensorView, use: MathExpr, extent: Sizes) -> bool:
     """Whether a product that is computed where ``use`` reads it has rows and columns still. An axis of the reader that runs through batch and columns, as where
-    heads stand side by side in a row, belongs to both factors then, and no element of one is used for several of the other. So does one that runs through
-    rows and columns. Nor are there rows and columns where the innermost axes of both are shorter than :data:`SHORT`, as where rows of one image and another alternate with columns: no tile of them fills a warpgroup."""
+    heads stand side by side in a row, belongs to both factors then, and no element of one is used for several of the other; so does one that runs through rows
+    and columns. Where rows alternate with columns, and the innermost of both are shorter than :data:`SHORT`, no tile of them fills a warpgroup."""
     expr = fusion.definition(product)
     assert expr is not None
     two = factors(fusion, expr, [replace(own, index=own_index(fusion, expr, own)) for own in storage_reads(fusion, expr)])
@@ -134,7 +133,7 @@ def _innermost(extents: Mapping[int, int], own: AbstractSet[int]) -> int:
         own: some of them.
     """
     found = 1
-    for k, e in reversed(extents.items()):
+    for k, e in reversed([*extents.items()]):
         if k in own:
             found *= e
         elif found > 1 and e > 1:

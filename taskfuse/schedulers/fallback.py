@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
+from taskfuse.count import IN_FLIGHT
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Assemble, Fold, Gather, MathExpr, Read, Reduction, Scan, Update
@@ -104,14 +105,23 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     fusion = script.fusion
     known = set(fusion.tensors())
     owner = separate(script)
-    steps = max(1.0, *(_steps(fusion, root, [tv for tv, r in owner.items() if r is root], extent) for root in stored(fusion)))
+    trips = {root: _steps(fusion, root, [tv for tv, r in owner.items() if r is root], extent) for root in stored(fusion)}
+    steps = max(1.0, *trips.values())
     again = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
     total = work(fusion, extent)
     total = replace(total, instructions=total.instructions + _serial_instructions(fusion, extent))
     target = extent.target
     again_bytes, lines = _reread(fusion, extent)
     us = max(total.us(SCALAR_BYTES), target.kernel_us(again_bytes / target.l2_bytes_per_us, lines / target.cycles_per_us))
-    return owner, steps, us + (steps - 1) * target.assumed.serial_us + again * AGAIN_US
+    waited = max(_waves(root, extent) * each for root, each in trips.items()) * target.assumed.load_cycles / IN_FLIGHT / target.clock_mhz
+    return owner, steps, max(us + (steps - 1) * target.assumed.serial_us, target.kernel_us(waited)) + again * AGAIN_US
+
+
+def _waves(root: TensorView, extent: Sizes) -> float:
+    """How many times the threads of an output fill the GPU: each wave waits for the loads of its loops."""
+    target = extent.target
+    threads = prod(extent(a.extent) for a in root.root if not a.is_reduction)
+    return max(1.0, threads / (target.sms * target.limits.warps * WARP))
 
 
 def _reread(fusion: Fusion, extent: Sizes) -> tuple[float, float]:

@@ -100,6 +100,8 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
         return us(chunks) - target.overlap_us + target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
 
     aligned = (SPAN if is_several else VECTOR_BYTES) // itemsize
+    if not is_fast and k % aligned:
+        aligned = 1  # the CUDA cores take elements one by one along such a sum
     possible = [c for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and walks * k // c >= SHORTEST]
     if not possible or batch * m * n >= target.sms * SHORTEST**2 * 4:
         return None

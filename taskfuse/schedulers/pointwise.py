@@ -8,7 +8,7 @@ bytes. All loads of a thread are issued before the first is used: the copies of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, prod
@@ -172,8 +172,10 @@ def _planned(
 
 def _instructions(fusion: Fusion, vector: int, extent: Sizes) -> float:
     """Instructions of all threads, each of which computes what it needs: a short tensor that all rows read, for every row. What is the same along the last axis
-    is computed once for a vector."""
+    is computed once for a vector, and one function of the same elements once, in however many tensors."""
     changing = set[TensorView]()
+    first: dict[Hashable, TensorView] = {}
+    alike: dict[TensorView, TensorView] = {}
     found = 0.0
     for expr in needed(fusion):
         tv = expr.output
@@ -184,6 +186,12 @@ def _instructions(fusion: Fusion, vector: int, extent: Sizes) -> float:
         is_changing = any(last & e.free for e in places) or not changing.isdisjoint(r.tensor for r in reads)
         if is_changing:
             changing.add(tv)
+        if isinstance(expr, Pointwise):
+            operands = [o for o in expr.operands if not isinstance(o, Read)], [(alike.get(r.tensor, r.tensor), r.index, r.valid) for r in reads]
+            places_of_reads = tuple(isinstance(o, Read) for o in expr.operands)
+            alike[tv] = first.setdefault((expr.op, tv.dtype, tuple(a.extent for a in tv.root), places_of_reads, *map(tuple, operands)), tv)
+            if alike[tv] is not tv:
+                continue
         found += cost(expr) * prod(extent(a.extent) for a in tv.root) / (1 if is_changing else vector)
     return found
 

@@ -426,8 +426,8 @@ class Search:
         return list(dict.fromkeys(joined[tv] for tv in self.tensors))
 
     def _as_in(self, others: Sequence[Segment]) -> list[Segment]:
-        """The segments of another form. A tensor that it lacks stands with its readers, a reduction alone. What is no segment here is in the parts that merging
-        begins with."""
+        """The segments of another form, in parts that have nothing in common here: merging finds whether they belong together. A tensor that it lacks stands
+        with its readers, a reduction alone. What is no segment here is in the parts that merging begins with."""
         homes = {tv.name: k for k, p in enumerate(others) for tv in p}
         found: dict[int, set[TensorView]] = {}
         number = dict[TensorView, int]()
@@ -435,9 +435,25 @@ class Search:
             near = set[int]() if isinstance(self.fusion.definition(tv), Reduction) else {number[r] for r in self.readers[tv]}
             number[tv] = homes.get(tv.name, near.pop() if len(near) == 1 else k)
             found.setdefault(number[tv], set()).add(tv)
-        segments = [frozenset(found[k]) for k in dict.fromkeys(number[tv] for tv in self.tensors)]
+        segments = [q for k in dict.fromkeys(number[tv] for tv in self.tensors) for q in self._connected(frozenset(found[k]))]
         owner = {tv: p for p in segments for tv in p}
         return [q for p in segments for q in ([p] if self._is_convex(owner, p) and self._way(p).us < inf else self._parts_of(p))]
+
+    def _connected(self, p: Segment) -> list[Segment]:
+        """The parts of a segment none of which reads a tensor of another one."""
+        left, parts = set(p), list[Segment]()
+        for tv in sorted(p, key=self.place.__getitem__):
+            if tv not in left:
+                continue
+            stack, part = [tv], {tv}
+            while stack:
+                one = stack.pop()
+                new = ((self.readers[one] | frozenset(self.reads[one])) & left) - part
+                part |= new
+                stack += new
+            left -= part
+            parts.append(frozenset(part))
+        return parts
 
     def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
         """True if a reader of ``tv`` reads it where the reader itself is computed, by elementwise functions and reads at computed indices."""

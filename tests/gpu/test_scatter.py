@@ -81,6 +81,20 @@ def test_other_writes() -> None:
     assert torch.allclose(found, x.index_put((j, k), v, accumulate=True), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("gather", [False, True])
+def test_the_last_of_several_writes(gather: bool) -> None:
+    """Rows of a cache, several of them to one place, from the end and past it: the last one stays, at every launch."""
+    x, s = torch.randn(300, 96, device="cuda"), torch.randn(1000, 96, device="cuda")
+    i = torch.randint(-320, 320, (1000,), device="cuda")
+    run = compiled(lambda a, b, c: tf.index_put(a, [b], c), x, i, s, gather=gather)
+    wanted = x.clone()
+    for k, place in enumerate(i.tolist()):
+        if -300 <= place < 300:
+            wanted[place] = s[k]
+    for _ in range(20):
+        assert torch.equal(run(x, i, s)[0], wanted)
+
+
 def test_any_number_of_points() -> None:
     with tf.Fusion("embedding_backward") as fusion:
         gradient, tokens = tf.define_tensor([tf.dim("N", min=0), 128]), tf.define_tensor([tf.dim("N", min=0)], "int64")

@@ -13,7 +13,7 @@ import taskfuse as tf
 from taskfuse.dtypes import as_dtype
 from taskfuse.errors import FusionError
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.expr import FirstValid, Pointwise, View
+from taskfuse.ir.expr import FirstValid, Pointwise, Reduction, Update, View
 from taskfuse.ir.values import MODULAR
 from tests.ops.reference import Array, evaluated, message, numbers, symbolic
 
@@ -252,3 +252,23 @@ def test_one_update_of_each_row_is_a_choice(reduce: str, dtype: tf.DType) -> Non
     assert run.schedule.scheduler == "pointwise"
     for (found,) in (run(a, b, indices), fusion.evaluate(a, b, indices)):
         np.testing.assert_allclose(np.asarray(found, np.float64), 2 * wanted, rtol=1e-2 if dtype is tf.bfloat16 else 1e-6)
+
+
+def test_which_point_writes_is_found_once_for_a_row() -> None:
+    """A key cache of 4096 rows takes 64 new ones: each point goes to one integer of its row, the last in order; no element of a row looks at points."""
+    with tf.Fusion("cache") as fusion:
+        cache, place, new = tf.define_tensor([4096, 128], name="cache"), tf.define_tensor([64], tf.int64, name="place"), tf.define_tensor([64, 128], name="new")
+        fusion.add_output(tf.index_put(cache, [place], new))
+    assert [[int(e) for e in e.output.shape] for e in fusion.exprs() if isinstance(e, Update)] == [[64, 1]]
+    assert not any(isinstance(e, Reduction) for e in fusion.exprs())
+
+
+@pytest.mark.parametrize("reduce", ["amax", "amin"])
+def test_extremes_of_integers_are_in_scatter_form(reduce: str) -> None:
+    with tf.Fusion("extremes") as fusion:
+        a, b, c = tf.define_tensor([5, 3], tf.int32), tf.define_tensor([7, 3], tf.int64), tf.define_tensor([7, 3], tf.int32)
+        fusion.add_output(tf.scatter_reduce(a, 0, b, c, reduce))
+    assert [e.combine.name for e in fusion.exprs() if isinstance(e, Update)] == [{"amax": "maximum", "amin": "minimum"}[reduce]]
+    base, index, source = numbers((5, 3), "int32"), hostile((7, 3), 5), numbers((7, 3), "int32", 1)
+    (found,) = fusion.evaluate(base, index, source)
+    assert np.array_equal(found, put(base, along(0, index), index.shape, source, reduce))

@@ -178,3 +178,15 @@ def test_only_some_readers_have_products_at_their_points() -> None:
     given = arguments(fusion)
     for ours, wanted in zip(evaluate(found.fusion, given, MODULAR), evaluate(fusion, given, MODULAR), strict=True):
         assert np.array_equal(ours, wanted)
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_a_product_stays_where_readers_leave_short_rows_and_columns(is_merged: bool) -> None:
+    """An outer product of 32 channels each, of positions side by side: the product is one of tensor cores, and what turns its axes comes after it."""
+    with tf.Fusion("outer") as fusion:
+        a, b = (tensor(name, 64, 64 * 32, dtype=HALF) for name in "ab")
+        turned = (a.T @ b).reshape(64, 32, 64, 32).permute(0, 2, 1, 3)
+        fusion.add_output(tf.exp(turned.reshape(64, 64, 1024) if is_merged else turned))
+    found = form(fusion)
+    assert products(fusion if found is None else found) == products(fusion)
+    assert [step.schedule.scheduler for step in choose_segments(fusion).steps if step.schedule.scheduler in ("matmul", "simt_gemm", "fallback")] == ["matmul"]

@@ -147,3 +147,11 @@ def test_lanes_that_read_rows_of_their_own_look_up_a_line_each() -> None:
     fallback(strided)
     assert 0.5 <= count(tf.lower(strided), {}, DEFAULT).us / expected <= 2
     assert expected > 3 * offer(product(transposed=False)).us
+
+
+def test_waves_of_threads_each_wait_for_their_loops() -> None:
+    """64 times as many threads as are resident take 64 times as long, where each thread walks over 128 elements of two columns."""
+    with tf.Fusion("columns") as fusion:
+        a, b = tf.define_tensor([128, 4096], name="a"), tf.define_tensor([128, 4096], name="b")
+        fusion.add_output(tf.sum(a.reshape(128, 4096, 1) * b.reshape(128, 1, 4096), 0))
+    assert tf.schedulers.fallback(fusion).us > 500

@@ -26,7 +26,8 @@ def product(m: int, n: int, k: int, dtype: tf.DType = tf.bfloat16) -> tf.Fusion:
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k", "dtype"), [(512, 128, 4096, tf.bfloat16), (96, 288, 25088, tf.bfloat16), (16, 16, 310472, tf.bfloat16), (64, 512, 512, tf.float32)]
+    ("m", "n", "k", "dtype"),
+    [(512, 128, 4096, tf.bfloat16), (96, 288, 25088, tf.bfloat16), (16, 16, 310472, tf.bfloat16), (64, 512, 512, tf.float32), (64, 64, 6890, tf.float32)],
 )
 def test_few_tiles_and_a_long_sum(m: int, n: int, k: int, dtype: tf.DType) -> None:
     found = choose_segments(product(m, n, k, dtype))

@@ -94,3 +94,23 @@ def test_long_chains_of_few_threads_take_short_vectors(rows: int, vector: int) -
     config = tf.schedulers.pointwise(fusion).config
     assert isinstance(config, PointwiseConfig)
     assert config.vector == vector
+
+
+def rows_and_a_vector(*, is_read: bool = False, times: int = 1) -> tf.Fusion:
+    """Rows times a vector: an input, or functions of one; ``times`` in several tensors."""
+    with tf.Fusion("vector") as fusion:
+        x, v = tf.define_tensor([2048, 2048], dtype=tf.bfloat16, name="x"), tf.define_tensor([2048], dtype=tf.float32, name="v")
+        found = tf.cast(x, tf.float32)
+        for _ in range(times):
+            found = found * (v if is_read else tf.exp(tf.sin(tf.exp(tf.sin(tf.exp(tf.sin(v)))))))
+        fusion.add_output(tf.cast(found, tf.bfloat16))
+    return fusion
+
+
+def test_what_is_computed_for_every_row_counts_for_every_row() -> None:
+    read, once, thrice = (tf.schedulers.pointwise(f).us for f in (rows_and_a_vector(is_read=True), rows_and_a_vector(), rows_and_a_vector(times=3)))
+    assert once > 1.5 * read
+    assert thrice < 1.1 * once, "the compiler computes a function of the same elements once"
+    found = choose_segments(rows_and_a_vector())
+    assert len(found.steps) == 2
+    assert found.us < once
