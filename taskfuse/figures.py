@@ -110,7 +110,7 @@ class ProductFigures:
         residents_factor: factor of the time of several resident blocks. Assumed, so that they are chosen only for a clear gain.
         simt_shares: rows and columns of the result per thread, and the share of the multiply-add rate that such threads reach with 32 of k in a tile: the rest
             are loads of factors. The number of blocks of a multiprocessor, from one to 62, makes little difference; with 16 of k the shares are 5 to 10% less.
-            Those of 8 x 4 and 8 x 8 from 4096 x 4096 x 4096 on an H200 (``benchmarks/results/simt_tiles.txt``), of smaller ones on an H100.
+            Those of 8 x 4 and 8 x 8 from 4096 x 4096 x 4096 on an H200 (``benchmarks/results/product_tiles.txt``), of smaller ones on an H100.
         simt_along_k: factor of these if no, one or both factors have k last; from the same products.
         double_share: share of the tensor cores' rate that float64 products reach.
         mma_gemm_share: share that other products by ``mma.sync`` reach on GPUs without ``wgmma``. Assumed, not measured.
