@@ -256,8 +256,8 @@ def _busy_us(size: tuple[int, int, int, int], c: MmaGemmConfig, row: MatrixInstr
     """Whole waves of blocks: of each tile the tensor cores, the loads of factors from Shared memory, and the bytes of the cache, which delay each other.
 
     The root of the sum of their squares is within 5% of ten times of float64 products in three tiles, each with one block on a multiprocessor (H200,
-    ``benchmarks/results/product_figures.txt``). Of three resident blocks it is that of cubes: 4096 x 4096 x 4096 in tiles of 64 x 64 takes 2795 us, in tiles of
-    128 x 64, two of which are resident, 2957 (``benchmarks/results/product_tiles.txt``). What several blocks hide of each other's waits is assumed.
+    ``benchmarks/results/product_figures.txt``). Of three resident blocks and more it is that of cubes: 4096 x 4096 x 4096 in tiles of 64 x 64 takes 2795 us, in
+    tiles of 128 x 64, two of which are resident, 2957 (``benchmarks/results/product_tiles.txt``). What several blocks hide of each other's waits is assumed.
 
     Args:
         size: batch, rows, columns, k.
