@@ -22,7 +22,8 @@ Config = SimtGemmConfig | MmaGemmConfig | None
 """``None``: chosen."""
 Case = tuple[str, int, str]
 """The axes of both factors, such as ``mk,kn``, or ``mk`` for ``x @ x.T``; all extents; the type."""
-SIMT: tuple[Config, ...] = (None, *(SimtGemmConfig(r, c) for r, c in ((8, 8), (8, 4), (4, 8), (4, 4), (4, 2), (2, 2))), SimtGemmConfig(8, 8, 16))
+SIMT: tuple[Config, ...] = (None, SimtGemmConfig(8, 8, 16), *(SimtGemmConfig(r, c) for r, c in ((8, 8), (8, 4), (4, 8), (4, 4))))
+SMALL: tuple[Config, ...] = (*SIMT, SimtGemmConfig(4, 2), SimtGemmConfig(2, 2))
 DOUBLE: tuple[Config, ...] = (
     None,
     MmaGemmConfig(64, 64, 32, 32),
@@ -32,7 +33,7 @@ DOUBLE: tuple[Config, ...] = (
     MmaGemmConfig(64, 32, 32, 16),
 )
 CASES: tuple[tuple[Case, tuple[Config, ...]], ...] = (
-    *(((axes, size, "float32"), SIMT) for size in (4096, 1024) for axes in ("km,kn", "mk,kn", "mk,nk", "mk")),
+    *(((axes, size, "float32"), parts) for size, parts in ((4096, SIMT), (1024, SMALL)) for axes in ("km,kn", "mk,kn", "mk,nk", "mk")),
     *(((axes, size, "float64"), DOUBLE) for size in (4096, 2048, 1024) for axes in ("mk,kn",)),
 )
 

@@ -272,7 +272,10 @@ class _SimtGemm:
 
     def _width(self, factor: PairFactor) -> int:
         """Elements that a thread takes together from Shared memory."""
-        return self.problem.vector if factor.is_k_major and not _is_turned(factor, self.config) else self._group(factor)
+        if _is_turned(factor, self.config):
+            return self._group(factor)
+        width = self.problem.vector if factor.is_k_major else self._group(factor)
+        return width if divides(width, factor.tensor.shape[-1], self.fusion.facts()) else 1
 
     def _blocks(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         c = self.config
