@@ -109,10 +109,9 @@ class ProductFigures:
         busy_share: share of a tile's cycles in which its block issues; other blocks of the multiprocessor can use the rest. Assumed, not measured.
         residents_factor: factor of the time of several resident blocks. Assumed, so that they are chosen only for a clear gain.
         simt_shares: rows and columns of the result per thread, and the share of the multiply-add rate that such threads reach with 32 of k in a tile: the rest
-            are
-            loads of factors. The number of blocks of a multiprocessor, from one to 62, makes little difference; with 16 of k the shares are 5 to 10% less. 8 x
-                8 spills
-            where two blocks share a multiprocessor (0.83), and reaches 0.77 where one is alone.
+            are loads of factors. The number of blocks of a multiprocessor, from one to 62, makes little difference; with 16 of k the shares are 5 to 10% less.
+            Those of 8 x 4 and 8 x 8 from 4096 x 4096 x 4096 on an H200 (``benchmarks/results/product_tiles.txt``), of smaller ones on an H100.
+        simt_along_k: factor of these if no, one or both factors have k last; from the same products.
         double_share: share of the tensor cores' rate that float64 products reach.
         mma_gemm_share: share that other products by ``mma.sync`` reach on GPUs without ``wgmma``. Assumed, not measured.
         mma_step_cycles: cycles to wait for a tile of k of such a product, with one block on a multiprocessor: its barrier, and the first factors. This and
@@ -185,13 +184,15 @@ class ProductFigures:
     mma_step_cycles: float = 200
     simt_together: float = 1.1
     simt_shares: tuple[tuple[tuple[int, int], float], ...] = (
-        ((2, 2), 0.34),
-        ((2, 4), 0.41),
-        ((4, 2), 0.48),
-        ((4, 4), 0.63),
-        ((4, 8), 0.72),
+        ((2, 2), 0.35),
+        ((2, 4), 0.42),
+        ((4, 2), 0.49),
+        ((4, 4), 0.65),
+        ((4, 8), 0.74),
         ((8, 4), 0.76),
+        ((8, 8), 0.82),
     )
+    simt_along_k: tuple[float, float, float] = (1.0, 0.97, 0.9)
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,6 +291,23 @@ __device__ __forceinline__ float bfloat16_sqrt(float x) {
 }
 """
 
+WHOLE_BITS = 24
+"""Magnitudes from 2^24 on are beyond all integers of 16 bits."""
+
+# of operands scaled so that the divisor is near 1, which leaves the quotient as it is, its steps neither overflow nor, unless it is less than 2^-100, are
+# subnormal. The reciprocal is rounded to nearest, and so is the quotient after a second step (Markstein, "Computation of elementary functions on the IBM RISC
+# System/6000 processor", 1990). The scale and the reciprocal are those of all elements that share the divisor.
+_WHOLE = f"""
+// a / b where only integers of at most 16 bits are made of it: 0 of what is less than 2^-100 and of NaN, their limits of what is 2^{WHOLE_BITS} and more
+__device__ __forceinline__ float whole_quotient(float a, float b) {{
+  const unsigned exponent = __float_as_uint(b) >> 23 & 255;
+  const float scale = __uint_as_float((254 - (exponent < 253 ? exponent : 253)) << 23);
+  const float x = a * scale, d = b * scale, r = 1.0f / d;
+  const float guess = x * r, near = fmaf(fmaf(-d, guess, x), r, guess);
+  return fabsf(guess) < {2.0**WHOLE_BITS}f ? fmaf(fmaf(-d, near, x), r, near) : guess;
+}}
+"""
+
 NORMAL_TAIL_SHIFT = 2.5
 NORMAL_TAIL = (0.399088591, 0.989070654, 2.28653002, 0.870891035, 18.6513863, -76.2577667, 101.642593, -48.3536034)
 """Coefficients, lowest first, of a polynomial p in y = 1 / (t + :data:`NORMAL_TAIL_SHIFT`): y * p(y) * exp(-t * t / 2) is the upper tail of the normal
@@ -456,7 +473,7 @@ __device__ __forceinline__ unsigned {P}_product(unsigned a, unsigned b) {{
 _PAIR_TYPES = {bfloat16: ("bf16x2", "0x3f803f80u"), float16: ("f16x2", "0x3c003c00u")}
 
 DEVICE_FUNCTIONS = Library(
-    _INTEGERS, _NUMBERS, _FLOATS, SPECIAL, _BFLOAT16, _ROUNDED, _FAST, *(_PAIRS.format(P=name, one=one) for name, one in _PAIR_TYPES.values())
+    _INTEGERS, _NUMBERS, _FLOATS, SPECIAL, _BFLOAT16, _WHOLE, _ROUNDED, _FAST, *(_PAIRS.format(P=name, one=one) for name, one in _PAIR_TYPES.values())
 )
 
 
@@ -468,6 +485,7 @@ def call(
     *,
     is_bfloat16: bool = False,
     is_rounded: bool = False,
+    is_whole: bool = False,
     turn: str | None = None,
 ) -> Snippet:
     """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(op.result_dtype(dtype))``.
@@ -478,6 +496,7 @@ def call(
         fast_math: use the faster and less accurate forms of float.
         is_bfloat16: the operands are bfloat16 that were converted to float, and the result will be rounded to it.
         is_rounded: the result will be rounded to 16 bits.
+        is_whole: the result will be converted to integers of at most 16 bits, and neighbors have the same second operand.
         turn: an integer that is constant where this is compiled, and one more for the next element: of two neighbors one takes the form that leaves the
             special function units to the other.
 
@@ -492,6 +511,8 @@ def call(
         text = op.cpp.rounded
         if turn is not None and op.cpp.balanced is not None:
             text = f"({turn} % 2 == 0 ? {op.cpp.rounded} : {op.cpp.balanced})"
+    elif is_whole and dtype is float32 and op.cpp.whole is not None and not fast_math:
+        text = op.cpp.whole
     if text is None:
         raise UnsupportedError(what=f"{op.name} of {dtype}", reason="the CUDA backend has no form of it")
     # no minus sign after another one

@@ -1,4 +1,4 @@
-"""Registers of 16-bit floats, and of float32 that are only read by conversions to these."""
+"""Registers of 16-bit floats, and of float32 that are only read by conversions to these, or to short integers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,26 @@ def rounded_registers(kernel: Kernel) -> frozenset[str]:
     found = {b.name for b in kernel.buffers if b.dtype is float32 and MEDIA[b.memory].is_private}
     for stmt in walk(kernel):
         found.difference_update(access.buffer for access in _read_whole(stmt, dtypes))
+    return frozenset(found)
+
+
+def whole_registers(kernel: Kernel) -> frozenset[str]:
+    """The names of registers of float32 of which only integers of at most 16 bits are made, by conversions and by functions that round before these."""
+    dtypes = {p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype for b in kernel.buffers}
+    found = {b.name for b in kernel.buffers if b.dtype is float32 and MEDIA[b.memory].is_private}
+    rounds: list[Compute] = []
+    for stmt in walk(kernel):
+        match stmt:
+            case Compute(op=op, out=out) if op.rule is DTypeRule.CAST and dtypes[out.buffer].is_integer and dtypes[out.buffer].bits <= 16:
+                pass
+            case Compute(op=op) if op.cpp.rounds:
+                rounds.append(stmt)
+            case _:
+                found.difference_update(access.buffer for access in accesses(stmt)[1])
+    for _ in rounds:  # as many may follow one another
+        for stmt in rounds:
+            if stmt.out.buffer not in found:
+                found.difference_update(access.buffer for access in accesses(stmt)[1])
     return frozenset(found)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -14,7 +15,7 @@ from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
 from taskfuse.cuda.functions import call, call_of_pair
 from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.pairs import Pair, pair_of, word_of
-from taskfuse.cuda.rounded import is_short, rounded_registers
+from taskfuse.cuda.rounded import is_short, rounded_registers, whole_registers
 from taskfuse.cuda.storage import constant_elements, declared_in
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
@@ -22,13 +23,14 @@ from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType, bfloat16, bool_, float32
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, lookups_of, not_
+from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, free_symbols, lookups_of, not_
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, Descriptor, Immediate, Queue
+from taskfuse.kir.operands import Access, Descriptor, Immediate, Operand, Queue, ScalarValue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, Commit, Expect, FenceProxyAsync, Release, Wait, WaitGroup, WgmmaFence
+from taskfuse.kir.walk import accesses
 from taskfuse.location import Location
 
 _NAMES: dict[type[Expr], str] = {FloorDiv: "quotient", Mod: "rest", Element: "element", UpperBound: "place"}
@@ -61,6 +63,7 @@ class StatementPrinter:
         self._declared = declared_in(writer.kernel)
         self._vectors = _vectors(writer.kernel)
         self._rounded = rounded_registers(writer.kernel)
+        self._whole = whole_registers(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
         self._agreed = asked_of_a_lane(writer.kernel)
         self._visible: set[str] = set()  # the Local buffers that are declared here
@@ -170,7 +173,8 @@ class StatementPrinter:
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
                 is_rounded = stmt.out.buffer in self._rounded or is_short(w.dtype(stmt.out))
-                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short, is_rounded=is_rounded, turn=scope.turn))
+                whole = stmt.out.buffer in self._whole and _is_shared(stmt.operands[1:], scope.copied)
+                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short, is_rounded=is_rounded, is_whole=whole, turn=scope.turn))
                 w.store(stmt.out, text, stmt.op.result_dtype(stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)
@@ -232,6 +236,8 @@ class StatementPrinter:
         i = w.names[stmt.var]
         if _is_copied_evenly(stmt):
             inner = replace(inner, turn=i)
+        if stmt.unroll:
+            inner = replace(inner, copied=stmt)
         pair = pair_of(stmt, w.places, indices.facts)
         step = f"{i} += {2 if pair else indices.text(stmt.step)}" if pair or stmt.step is not ONE else f"++{i}"
         if stmt.unroll:
@@ -370,6 +376,23 @@ class StatementPrinter:
         w = self._writer
         w.helpers.add(matrices.MATRIX)
         return f"matrix({w.address(d.base, scope)}, {scope.indices.text(d.offset)}, {matrices.layout_bits(d):#x}ull)"
+
+
+def _is_shared(operands: Sequence[Operand], loop: For | None) -> bool:
+    """Whether operands are the same for all values of a loop."""
+    if loop is None:
+        return False
+    written = {access.buffer for stmt in walk(loop) for access in accesses(stmt)[0]}
+    for operand in operands:
+        match operand:
+            case Access(buffer=buffer, index=index):
+                if buffer in written or any(loop.var in free_symbols(i) for i in index):
+                    return False
+            case Immediate() | ScalarValue():
+                pass
+            case _:
+                return False
+    return True
 
 
 def operand_dtypes(stmt: Compute) -> tuple[DType, ...]:

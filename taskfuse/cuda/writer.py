@@ -14,7 +14,7 @@ from taskfuse.dtypes import DType, bfloat16, float32, int64
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import ScalarParam
-from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.operands import Access, BarrierSlot, Immediate, IndexOf, Operand, ScalarValue, dtype_of
 
 _KEYWORDS = frozenset(
@@ -95,6 +95,7 @@ class TextScope:
         depth: nesting of the text.
         cursors: declared cursors.
         turn: variable of the innermost loop around it that is copied for each of an even number of values.
+        copied: the innermost loop around it that is copied for each of its values.
     """
 
     indices: Indices
@@ -102,6 +103,7 @@ class TextScope:
     depth: int
     cursors: set[str]
     turn: str | None = None
+    copied: For | None = None
 
 
 class Writer:

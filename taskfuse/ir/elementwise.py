@@ -248,12 +248,14 @@ _ROWS = (
         "round",
         _NUMERIC,
         _round,
-        rounding("rint"),
+        rounding("rint", rounds=True),
         "The nearest integer, halves to even, in the dtype of ``x``. Not for bool.",
         torch="round special_round",
         numpy="round",
     ),
-    _unary("trunc", _NUMERIC, _trunc, rounding("trunc"), "The integer part, in the dtype of ``x``. Not for bool.", torch="trunc fix", numpy="trunc"),
+    _unary(
+        "trunc", _NUMERIC, _trunc, rounding("trunc", rounds=True), "The integer part, in the dtype of ``x``. Not for bool.", torch="trunc fix", numpy="trunc"
+    ),
     # powers, exponentials, logarithms
     _unary(
         "square",
@@ -401,7 +403,7 @@ _ROWS = (
         "div",
         _DIVIDE,
         np.true_divide,
-        floats("({0} / {1})", "({0} / {1})", "__fdividef({0}, {1})", "bfloat16_quotient({0}, {1})"),
+        floats("({0} / {1})", "({0} / {1})", "__fdividef({0}, {1})", "bfloat16_quotient({0}, {1})", whole="whole_quotient({0}, {1})"),
         "a / b, a float; integers become float64.",
         modular=_modular_div,
         torch="div divide true_divide",

@@ -23,6 +23,9 @@ class Spelling:
             ``f32``.
         balanced: the same as ``rounded`` with one instruction of the special function units fewer and several more of others. Of elements in turns one takes
             it, and one ``rounded``, so that no unit waits for the other.
+        whole: for float if the result is only converted to integers of at most 16 bits, after ``rounds`` or at once, and elements share the second operand: it
+            makes the same integers; ``None``: as ``f32``.
+        rounds: true if the result is an integer, 0 of numbers that are nearly 0: of operands that are not exact there it makes the same.
         fast: for float if accuracy may be lower (compiled with ``--use_fast_math``); ``None``: as ``f32``.
         moves: true if the result is one of the operands unchanged: floats below 32 bits are passed as their bits.
         pair: for two 16-bit floats in one 32-bit word, operands and result: the same numbers as ``f32``, rounded. ``{P}`` is ``bf16x2`` or ``f16x2``.
@@ -38,12 +41,22 @@ class Spelling:
     bfloat16: str | None = None
     rounded: str | None = None
     balanced: str | None = None
+    whole: str | None = None
+    rounds: bool = False
     pair: str | None = None
 
 
-def floats(f32: str, f64: str, fast: str | None = None, bfloat16: str | None = None, rounded: str | None = None, balanced: str | None = None) -> Spelling:
+def floats(
+    f32: str,
+    f64: str,
+    fast: str | None = None,
+    bfloat16: str | None = None,
+    rounded: str | None = None,
+    balanced: str | None = None,
+    whole: str | None = None,
+) -> Spelling:
     """A function of floats only."""
-    return Spelling(f32, f64, fast=fast, bfloat16=bfloat16, rounded=rounded, balanced=balanced)
+    return Spelling(f32, f64, fast=fast, bfloat16=bfloat16, rounded=rounded, balanced=balanced, whole=whole)
 
 
 def library(name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None) -> Spelling:
@@ -62,9 +75,9 @@ def infix(operator: str, boolean: str | None = None) -> Spelling:
     return anywhere(f"({{0}} {operator} {{1}})", boolean)
 
 
-def rounding(name: str) -> Spelling:
-    """Rounding to integers; integers are unchanged."""
-    return Spelling(f"{name}f({{0}})", f"{name}({{0}})", "{0}", "{0}")
+def rounding(name: str, *, rounds: bool = False) -> Spelling:
+    """Rounding to integers; integers are unchanged. ``rounds``: to 0 from both sides."""
+    return Spelling(f"{name}f({{0}})", f"{name}({{0}})", "{0}", "{0}", rounds=rounds)
 
 
 def arithmetic(operator: str, boolean: str | None, pair: str) -> Spelling:

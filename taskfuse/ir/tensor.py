@@ -298,16 +298,17 @@ class TensorView(ArrayMethods):
         a view of the new one, which is returned, or a copy if it is an output or a part of one."""
         return scheduling().drop_axes(self)
 
-    def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None) -> tuple[TensorView, ...]:
+    def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None, *, turned: bool = False) -> tuple[TensorView, ...]:
         """Copy the factors of a sum of products that has no schedule yet: a copy has the axes of this tensor at which the factor is read, ``axis`` last.
 
         Past the end of ``axis``, which is reduced, copies have zeros up to a multiple of ``multiple`` elements, and the sum includes them. Returns the copies,
-        which have no schedule; another kernel may compute each.
+        one for factors that are alike; they have no schedule, and another kernel may compute each.
 
         Args:
             operands: positions of the factors to pack; by default all. All must be packed if ``multiple`` does not divide the axis.
+            turned: the reduced axis is the one before the last.
         """
-        return scheduling().pack_factors(self, axis, multiple, operands)
+        return scheduling().pack_factors(self, axis, multiple, operands, turned)
 
     def split_reduction(self, axis: int, inner: int) -> None:
         """Split a reduced axis of a reduction that has no schedule yet into the two digits of its index; the inner one has ``inner`` values.

@@ -28,7 +28,7 @@ from taskfuse.schedule.call import Call, inlined_producers
 from taskfuse.schedule.through_view import own_index
 
 
-def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequence[int] | None) -> tuple[TensorView, ...]:
+def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequence[int] | None, turned: object) -> tuple[TensorView, ...]:
     """See :meth:`TensorView.pack_factors`.
 
     Raises:
@@ -42,6 +42,8 @@ def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequ
     _check(call, definition, k)
     if not isinstance(multiple, int) or isinstance(multiple, bool) or multiple < 1:
         raise call.error(f"a multiple of {shown(multiple)}", "use a positive integer")
+    if not isinstance(turned, bool):
+        raise call.error(f"turned is {shown(turned)}", "use True or False")
     known = tuple(range(len(definition.operands)))
     given = known if operands is None else call.several(operands, "operands")
     chosen = tuple(dict.fromkeys(call.operand(k, len(known)) for k in given))
@@ -55,7 +57,7 @@ def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequ
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"pack before inlining, or {producer.name}.inline_at(0)")
     tv.fusion.check()
-    return _pack(tv, definition, k, length, chosen)
+    return _pack(tv, definition, k, length, chosen, turned)
 
 
 def _check(call: Call, definition: Reduction, k: int) -> None:
@@ -70,9 +72,10 @@ def _check(call: Call, definition: Reduction, k: int) -> None:
         raise call.error(f"{tv.name} is not a sum of products of tensors along axis {k}")
 
 
-def _pack(tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: Sequence[int]) -> tuple[TensorView, ...]:
+def _pack(tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: Sequence[int], turned: bool) -> tuple[TensorView, ...]:
     fusion = tv.fusion
     made: list[TensorView] = []
+    copied: list[tuple[Read, list[int]]] = []
     new: list[Operand] = list(definition.operands)
     left: list[TensorView] = []
     for place in chosen:
@@ -81,10 +84,15 @@ def _pack(tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: S
         read = resolve(fusion, given)
         read = replace(read, index=own_index(fusion, definition, read))
         used = [*sorted(axes_of(read) - {k}), k]
-        copy = _copy(tv, read, used, k, length)
+        if turned:
+            used[-2:] = reversed(used[-2:])
+        alike = [made[n] for n, other in enumerate(copied) if _are_alike(tv, other, (read, used), k)]
+        copy = alike[0] if alike else _copy(tv, read, used, k, length)
         new[place] = Read(copy, tuple(map(iteration_symbol, used)))
         left += [given.tensor] if given.tensor is not read.tensor else []
-        made.append(copy)
+        if not alike:
+            copied.append((read, used))
+            made.append(copy)
     if length is not tv.root[k].extent:
         tv.root = (*tv.root[:k], axis(length, AxisKind.REDUCTION), *tv.root[k + 1 :])
         tv.schedule = TensorSchedule(list(tv.root))
@@ -95,11 +103,22 @@ def _pack(tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: S
     return tuple(made)
 
 
+def _are_alike(tv: TensorView, a: tuple[Read, Sequence[int]], b: tuple[Read, Sequence[int]], k: int) -> bool:
+    """Whether copies at some axes of ``tv`` have the same elements, as those of both factors of ``x @ x.T``."""
+    (one, these), (other, those) = a, b
+    if one.tensor is not other.tensor or [p == k for p in these] != [p == k for p in those]:
+        return False
+    if any(tv.root[p].extent != tv.root[q].extent for p, q in zip(these, those, strict=True)):
+        return False
+    renamed = {str(iteration_symbol(p)): iteration_symbol(q) for p, q in zip(these, those, strict=True)}
+    return [substitute(e, renamed) for e in (*one.index, one.valid)] == [*other.index, other.valid]
+
+
 def _copy(tv: TensorView, read: Read, used: Sequence[int], k: int, length: Expr) -> TensorView:
-    """A factor as a tensor over some axes of ``tv``, with zeros past the end of ``k``, the last one."""
+    """A factor as a tensor over some axes of ``tv``, with zeros past the end of ``k``."""
     fusion = tv.fusion
     place = {str(iteration_symbol(p)): iteration_symbol(n) for n, p in enumerate(used)}
-    ends = TRUE if length is tv.root[k].extent else lt(iteration_symbol(len(used) - 1), tv.root[k].extent)
+    ends = TRUE if length is tv.root[k].extent else lt(iteration_symbol(used.index(k)), tv.root[k].extent)
     valid = and_(substitute(read.valid, place), ends)
     moved = Read(read.tensor, tuple(substitute(e, place) for e in read.index), valid)
     extents = [length if p == k else tv.root[p].extent for p in used]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from taskfuse.ir.expr import FirstValid
+from taskfuse.ir.expr import FirstValid, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import const, is_multiple
@@ -154,6 +154,8 @@ def _scattered(script: Script, whole: TensorView, config: CatConfig, extent: Siz
     loops = {part: choose(fusion, part, mine[part], extent) for part in parts}
     most = loops[max(parts, key=extent.elements)]
     same = config.loops or _narrow(replace(most, vector=min(c.vector for c in loops.values())), config.form)
+    if config.loops is None and all(is_copy(e) for part in parts for tv in (part, *ancestors(fusion, part)) if (e := fusion.definition(tv)) is not None):
+        same = replace(same, unroll_rows=1)  # 32 x 2112 x 1024 of bfloat16: 67.8 us on an H200; with two vectors of each thread 69.7, with four 71.3
     for part in parts:
         schedule(script, [part], mine[part], same)
     group = script.group(tasks, "parts")

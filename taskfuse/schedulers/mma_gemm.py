@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, hypot, inf, prod
+from math import ceil, inf, prod
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir import atoms
@@ -256,7 +256,8 @@ def _busy_us(size: tuple[int, int, int, int], c: MmaGemmConfig, row: MatrixInstr
     """Whole waves of blocks: of each tile the tensor cores, the loads of factors from Shared memory, and the bytes of the cache, which delay each other.
 
     The root of the sum of their squares is within 5% of ten times of float64 products in three tiles, each with one block on a multiprocessor (H200,
-    ``benchmarks/results/product_figures.txt``). What several blocks hide of each other's waits is assumed.
+    ``benchmarks/results/product_figures.txt``). Of three resident blocks and more it is that of cubes: 4096 x 4096 x 4096 in tiles of 64 x 64 takes 2795 us, in
+    tiles of 128 x 64, two of which are resident, 2957 (``benchmarks/results/product_tiles.txt``). What several blocks hide of each other's waits is assumed.
 
     Args:
         size: batch, rows, columns, k.
@@ -271,14 +272,16 @@ def _busy_us(size: tuple[int, int, int, int], c: MmaGemmConfig, row: MatrixInstr
     passes = sum(
         part * (itemsize / BANK_BYTES if own else max(1, itemsize / BANK_BYTES)) / WARP for part, own in zip((c.warp_m, c.warp_n), along_k, strict=True)
     )
-    step = hypot(tensor, passes * prod(c.warps), (c.tile_m + c.tile_n) * itemsize / target.l2_bytes_per_cycle)
-    work = c.tile_k * step
+    residents = _residents(c, row, target)
+    norm = min(max(residents, 2), 3)
+    parts = tensor, passes * prod(c.warps), (c.tile_m + c.tile_n) * itemsize / target.l2_bytes_per_cycle
+    work = c.tile_k * sum(part**norm for part in parts) ** (1 / norm)
 
     def together(count: int) -> float:
         """Cycles of a tile of k of so many resident blocks: one waits for its barrier and its first factors while the others multiply."""
         return max(count * work, work + figures.mma_step_cycles)
 
-    each, residents = ceil(blocks / target.sms), _residents(c, row, target)
+    each = ceil(blocks / target.sms)
     rounds, rest = divmod(each, residents)
     cycles = rounds * together(residents) + (together(rest) if rest else 0)
     return (ceil(k / c.tile_k) * cycles + ceil(each / residents) * figures.epilogue_cycles) / target.clock_mhz

@@ -3,10 +3,13 @@
 The copy engine needs rows of multiples of 16 bytes, and tensor cores take elements of 8 bits along k only. Threads of the product's kernel can load other
 rows, each element once per tile that needs it. A kernel that packs a factor reads it once, and the product then runs at full speed. The cost
 models and the counted times decide.
+
+Products of float32 run on CUDA cores, whose threads read vectors of rows or columns: factors with k last are turned, by these threads for each tile, or once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from typing import NamedTuple
@@ -14,12 +17,13 @@ from typing import NamedTuple
 from taskfuse.dtypes import float32
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ARCH
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.contraction import axes_of, computes, factors
-from taskfuse.ir.expr import Reduction
+from taskfuse.ir.contraction import Factors, MatrixAxes, axes_of, computes, factors
+from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, transposes
 from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.storage import needed, storage_reads
+from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import own_index
 from taskfuse.schedulers.cost import MatmulProblem
@@ -43,12 +47,14 @@ class Packing(NamedTuple):
         axis: its reduced axis.
         multiple: divides the padded length of that axis.
         operands: positions of the factors.
+        turned: the reduced axis is the one before the last.
     """
 
     name: str
     axis: int
     multiple: int
     operands: tuple[int, ...]
+    turned: bool = False
 
 
 def pack_products(fusion: Fusion, extent: Sizes) -> Script | None:
@@ -62,29 +68,26 @@ def pack_products(fusion: Fusion, extent: Sizes) -> Script | None:
         return None
     script = Script(copy_fusion(fusion)[0])
     for one in found:
-        script.pack_factors(script.fusion.tensor(one.name), one.axis, one.multiple, one.operands)
+        script.pack_factors(script.fusion.tensor(one.name), one.axis, one.multiple, one.operands, one.turned)
     return script
 
 
 def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
-    """How a product's factors are packed; ``None`` if tensor cores do not multiply them, or take them as they are, or nothing is gained."""
+    """How a product's factors are packed; ``None`` if its kernel takes them as they are, or nothing is gained."""
     tv, facts, target = expr.output, fusion.facts(), extent.target
     reads = tuple(replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr))
     two = factors(fusion, expr, reads)
-    if (
-        two is None
-        or not computes(expr, SUM_OF_PRODUCTS)
-        or not two.make_a_matrix
-        or tv.schedule.transforms
-        or not expr.is_whole
-        or not target.has(WGMMA_ARCH, feature=True)
-    ):
+    if two is None or not computes(expr, SUM_OF_PRODUCTS) or not two.make_a_matrix or tv.schedule.transforms or not expr.is_whole:
         return None
     axes = two.as_matrices(tv)
     if axes.summed:
         return None
     dtype = two.a.tensor.dtype
-    is_fast = dtype is two.b.tensor.dtype and dtype is not float32 and accumulator_dtype(dtype, dtype, Family.WGMMA) is tv.dtype
+    if dtype is float32 and two.b.tensor.dtype is float32:
+        return _turning(tv, two, axes, reads, extent)
+    if not target.has(WGMMA_ARCH, feature=True):
+        return None
+    is_fast = dtype is two.b.tensor.dtype and accumulator_dtype(dtype, dtype, Family.WGMMA) is tv.dtype
     if not is_fast:
         return None
     k = axes.k
@@ -99,13 +102,28 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     access = tuple(0 if is_bulk(read.tensor, facts) else copy_bytes(read.tensor, facts) for read in (two.a, two.b))
     problem = MatmulProblem(m, n, depth, batch, dtype.itemsize, target=target)
-    copies = 0.0
-    for p in chosen:  # a view may repeat elements, as windows do
-        packed = prod(extent(tv.root[k].extent) for k in axes_of(reads[p]))
-        copies += target.kernel_us(target.dram_us((packed + min(packed, extent.elements(reads[p].tensor))) * dtype.itemsize)) - target.overlap_us
+    copies = sum(_copy_us(tv, reads[p], extent) for p in chosen)
     if is_refused:
         size = (batch, m, n, depth)
         least = min(mma_us(size, dtype, dtype, tv.dtype, target, along_k), simt_us(size, tv.dtype.itemsize, target))
     else:
         least = WORTH * rank(replace(problem, access=(access[0], access[1]), columns_contiguous=not along_k[1]))[0].us
     return Packing(tv.name, k, multiple, chosen) if rank(problem)[0].us + copies < least else None
+
+
+def _turning(tv: TensorView, two: Factors, axes: MatrixAxes, reads: Sequence[Read], extent: Sizes) -> Packing | None:
+    """How factors of a product on CUDA cores are turned: threads that turn them on their way to Shared memory copy one element at a time, for each tile."""
+    target, k = extent.target, axes.k
+    chosen = tuple(p for p in two.places if reads[p].index[-1] is iteration_symbol(k))
+    m, n, depth = (extent(axes.extent(p)) for p in (axes.m, axes.n, k))
+    size = prod(extent(axes.extent(p)) for p in axes.batch), m, n, depth
+    as_it_is, turned = (simt_us(size, tv.dtype.itemsize, target, along_k) for along_k in (len(chosen), 0))
+    alike = len({reads[p].tensor for p in chosen}) < len(chosen)
+    copies = sum(_copy_us(tv, reads[p], extent) for p in (chosen[:1] if alike else chosen))
+    return Packing(tv.name, k, 1, chosen, turned=True) if chosen and turned + copies < as_it_is else None
+
+
+def _copy_us(tv: TensorView, read: Read, extent: Sizes) -> float:
+    """Microseconds of the kernel that copies a factor; a view may repeat elements, as windows do."""
+    target, packed = extent.target, prod(extent(tv.root[p].extent) for p in axes_of(read))
+    return target.kernel_us(target.dram_us((packed + min(packed, extent.elements(read.tensor))) * read.tensor.dtype.itemsize)) - target.overlap_us

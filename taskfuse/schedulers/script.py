@@ -135,10 +135,10 @@ class Script:
         self._write(f"{self._variable(made)} = {call}")
         return made
 
-    def pack_factors(self, tv: TensorView, axis: int, multiple: int, operands: Sequence[int]) -> tuple[TensorView, ...]:
+    def pack_factors(self, tv: TensorView, axis: int, multiple: int, operands: Sequence[int], turned: bool) -> tuple[TensorView, ...]:
         """:meth:`TensorView.pack_factors`."""
-        call = f"{self.on(tv).name}.pack_factors({axis}, {multiple}, {list(operands)})"
-        return self._made(tv.pack_factors(axis, multiple, operands), call)
+        call = f"{self.on(tv).name}.pack_factors({axis}, {multiple}, {list(operands)}{', turned=True' if turned else ''})"
+        return self._made(tv.pack_factors(axis, multiple, operands, turned=turned), call)
 
     def scatter(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.scatter`."""

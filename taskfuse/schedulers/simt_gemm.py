@@ -1,12 +1,17 @@
 """``tf.schedulers.simt_gemm``: contractions on CUDA cores: products of types that tensor cores do not support, such as float32 in full precision, and
 reductions of any other function of pairs, such as distances (:mod:`taskfuse.schedulers.pairs`).
 
-    result   [batch, row tile, column tile: blocks | others summed, k tile | row, column of threads | k step | rows, columns, k of a thread, unrolled]
+    result   [batch, row tile, column tile: blocks | others summed, k tile | threads | k step | rows, columns, k of a thread, unrolled]
     tiles    [the same blocks | others summed, k tile | elements over all threads, vector]: each factor in a ring of Shared memory, filled ahead by ``cp.async``
     factors  [as the result, k step included | rows or columns, vector]: the operands of the next multiplications, in registers
 
-A factor whose last axis is k is read from Shared memory in vectors along k, and its rows are padded, so that threads read different banks; any
-other factor in vectors along its rows or columns.
+A factor whose last axis is k is read from Shared memory in vectors along k, and its rows are padded, so that threads read different banks; any other factor
+in vectors along its rows or columns. Threads with many elements of the result have no registers for several of k: such a factor is then turned on its way
+to Shared memory, one element at a time, 8 of k of 4 rows by each warp, whose places are in different banks.
+
+The lowest bit of a lane chooses one of two columns of threads, the next one of two rows: of any two neighbors, or of lanes two apart, both read one address
+of a factor, and half a warp then reads 16 bytes per thread in one pass of Shared memory, not in two. (Times of tiles without that order fit 2.3 passes of a
+warp for the factor of which neighbors read one address, and 3.7 for the other.)
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from taskfuse.ir import atoms
 from taskfuse.ir.fusion import Fusion
@@ -29,10 +34,16 @@ from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, deal_ti
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.target import ASYNC_BYTES, DEFAULT, VECTOR_BYTES, Target
+from taskfuse.target import ASYNC_BYTES, DEFAULT, VECTOR_BYTES, WARP, Target
 
 SIDE = 16
 """Threads along the rows and along the columns of a tile."""
+THREADS = 4
+"""Axes of the threads of a tile: rows and columns, and 2 rows and 2 columns of neighbors."""
+HELD = 32
+"""Elements of the result of a thread that leave registers for several of k of its factors."""
+SECTOR = 8
+"""Elements of k that neighbors copy to turned tiles, of 4 rows by each warp."""
 DEPTH = 32
 LEAST_DEPTH = 4
 """Elements of a tile along k, the most and the fewest."""
@@ -127,7 +138,7 @@ def _planned(fusion: Fusion, extent: Sizes) -> tuple[PairReduction, list[Option[
     if min(m, n) < LEAST:
         raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
     sizes = problem.a.tensor.dtype.itemsize, problem.b.tensor.dtype.itemsize
-    every = _candidates(axes.result.dtype.itemsize, extent(axes.extent(axes.k)), extent.target)
+    every = _candidates(problem, extent(axes.extent(axes.k)), extent.target)
     found = [_option(problem, c, extent) for c in every if c.shared_bytes(sizes) <= extent.room]
     if not found:
         least = min(c.shared_bytes(sizes) for c in every)
@@ -140,9 +151,18 @@ def _planned(fusion: Fusion, extent: Sizes) -> tuple[PairReduction, list[Option[
 # -- the parameters ---------------------------------------------------------------------------------------------------------------------
 
 
-def _candidates(itemsize: int, k: int, target: Target) -> list[SimtGemmConfig]:
-    """Parts of a tile for each thread, as large as its registers allow. A step takes longer than a load: two tiles in the ring were measured to be enough.
-    Tiles are no deeper than a short k: what is past its end would be multiplied, too."""
+def _candidates(problem: PairReduction, k: int, target: Target) -> list[SimtGemmConfig]:
+    """Parts of a tile for each thread, as large as its registers allow; of products alone the largest, as code of others is long."""
+    both = problem.a, problem.b
+    found = _parts(problem.axes.result.dtype.itemsize, k, target)
+    if problem.instructions == 1 and all(_is_turned(f, found[-1]) for f in both if f.is_k_major):
+        return found
+    return [c for c in found if c.rows * c.columns <= HELD]
+
+
+def _parts(itemsize: int, k: int, target: Target) -> list[SimtGemmConfig]:
+    """A step takes longer than a load: two tiles in the ring were measured to be enough. Tiles are no deeper than a short k: what is past its end would be
+    multiplied, too."""
     most = 8 if itemsize <= 4 else 4
     depth = min(DEPTH, max(LEAST_DEPTH, 1 << (k - 1).bit_length()))
     return [SimtGemmConfig(rows, columns, depth) for (rows, columns), _ in target.products.simt_shares if max(rows, columns) <= most]
@@ -154,30 +174,39 @@ def _option(problem: PairReduction, c: SimtGemmConfig, extent: Sizes) -> Option[
     m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
     k = prod(extent(axes.extent(p)) for p in (*axes.summed, axes.k))
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
-    busy = problem.instructions * _busy_us((batch, m, n, k), c, axes.result.dtype.itemsize, extent.target)
+    along_k = problem.a.is_k_major + problem.b.is_k_major
+    busy = problem.instructions * _busy_us((batch, m, n, k), c, axes.result.dtype.itemsize, extent.target, along_k)
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, axes.result))
-    return Option(c, extent.target.kernel_us(busy, extent.target.dram_us(moved)), block=(SIDE, SIDE, 1))
+    return Option(c, extent.target.kernel_us(busy, extent.target.dram_us(moved)), block=(SIDE * SIDE, 1, 1))
 
 
-def _busy_us(size: tuple[int, int, int, int], c: SimtGemmConfig, itemsize: int, target: Target) -> float:
-    """Whole waves of blocks at the rate of multiply-adds."""
+def _busy_us(size: tuple[int, int, int, int], c: SimtGemmConfig, itemsize: int, target: Target, along_k: int) -> float:
+    """Whole waves of blocks at the rate of multiply-adds. ``along_k``: factors whose last axis is k."""
     batch, m, n, k = size
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
     shares = dict(target.products.simt_shares)
     rate = shares.get((c.rows, c.columns), max(shares.values())) / (1 if itemsize <= 4 else 2)
+    rate *= target.products.simt_along_k[along_k]
     if blocks > target.sms:
         rate *= target.products.simt_together
     return target.issue_us(ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate, 1)
 
 
-def simt_us(size: tuple[int, int, int, int], itemsize: int, target: Target) -> float:
+def simt_us(size: tuple[int, int, int, int], itemsize: int, target: Target, along_k: int = 0) -> float:
     """Microseconds of a product, without its fusion.
 
     Args:
         size: batch, rows, columns, k.
         itemsize: bytes of an element of the result.
+        along_k: factors whose last axis is k.
     """
-    return target.kernel_us(min(_busy_us(size, c, itemsize, target) for c in _candidates(itemsize, size[3], target)))
+    every = _parts(itemsize, size[3], target)
+    return target.kernel_us(min(_busy_us(size, c, itemsize, target, along_k) for c in every))
+
+
+def _is_turned(factor: PairFactor, c: SimtGemmConfig) -> bool:
+    """Whether k is its last axis, but not that of its tiles."""
+    return factor.is_k_major and factor.tensor.dtype.itemsize in ASYNC_BYTES and c.rows * c.columns > HELD
 
 
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------
@@ -210,14 +239,17 @@ class _SimtGemm:
         self._propagate(readers, tiles, self.steps)  # while they read the tiles: their axes are told by these reads, also where both are of one tensor
         factors = [script.new(tile, "cache_after") for tile in tiles]
         self._threads(acc, behind)
-        self._propagate(readers, factors, self.steps + 3)
+        self._propagate(readers, factors, self.steps + THREADS + 1)
         script.parallelize_like(acc, [*inner, *tiles, *factors, *behind])
         for tile, factor in zip(tiles, (problem.a, problem.b), strict=True):
             self._tile(tile, factor)
         script.comment("vectors of factors")
         for tv, factor in zip(factors, (problem.a, problem.b), strict=True):
-            self._unroll(tv, self.steps + 3, self._width(factor))
-            script.on(tv).inline_at(self.steps + 3)
+            at = self.steps + THREADS + 1
+            if _is_turned(factor, self.config):
+                script.on(tv).reorder({-1: at})
+            self._unroll(tv, at, self._width(factor))
+            script.on(tv).inline_at(at)
         self._epilogue(acc, behind)
         script.resident_blocks(RESIDENT)
 
@@ -229,17 +261,19 @@ class _SimtGemm:
     def _together(self) -> int:
         """Elements that a thread stores together."""
         p = self.problem
-        fits = not p.b.is_k_major and all(divides(self._group(p.b), out.shape[-1], self.fusion.facts()) for out in self.stored)
+        fits = self._group(p.b) > 1 and all(divides(self._group(p.b), out.shape[-1], self.fusion.facts()) for out in self.stored)
         return self._group(p.b) if fits else 1
 
     def _group(self, factor: PairFactor) -> int:
         """Rows, or columns, of a thread that lie side by side."""
-        if factor.is_k_major:
+        if factor.is_k_major and not _is_turned(factor, self.config):
             return 1
         return min(self.problem.vector, self.config.columns if factor is self.problem.b else self.config.rows)
 
     def _width(self, factor: PairFactor) -> int:
         """Elements that a thread takes together from Shared memory."""
+        if _is_turned(factor, self.config):
+            return self._group(factor)
         width = self.problem.vector if factor.is_k_major else self._group(factor)
         return width if divides(width, factor.tensor.shape[-1], self.fusion.facts()) else 1
 
@@ -252,22 +286,26 @@ class _SimtGemm:
 
     def _threads(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, steps = self.script, self.steps
-        script.comment("[.. | row, column of threads, k step | rows, columns, k of a thread]")
+        script.comment("[.. | threads, k step | rows, columns, k of a thread]")
+        both = self.problem.a, self.problem.b
+        step = self.problem.vector if any(f.is_k_major and not _is_turned(f, self.config) for f in both) else 1
         for tv in (acc, *self.problem.inner):
-            script.on(tv).split(steps + 2, self.problem.vector)
+            script.on(tv).split(steps + 2, step)
             self._spread(tv, steps, True)
         for tv in behind:
             self._spread(tv, self.heads, False)
 
     def _spread(self, tv: TensorView, at: int, has_steps: bool) -> None:
-        """[rows, columns (, k step, k)] of a tile from ``at`` as [row of threads, column of threads (, k step), rows, columns (, k)]."""
+        """[rows, columns (, k step, k)] of a tile from ``at`` as [threads (, k step), rows, columns (, k)]."""
         call, p = self.script.on(tv), self.problem
         pieces = [self._pieces(call, at + 1, self._group(p.b)), self._pieces(call, at, self._group(p.a))]
         row, column = at + 1, at + pieces[1] + 1
         first = [row, column, *([at + sum(pieces)] if has_steps else [])]
         rest = [axis for axis in range(at, len(tv.loop)) if axis not in first]
         call.reorder([*range(at), *first, *rest])
-        call.bind(at, P.TIDy).bind(at + 1, P.TIDx)
+        call.split(at + 1, 2).split(at, 2).reorder({at + 2: at + 1, at + 1: at + 2})
+        for axis in range(at, at + THREADS):
+            call.bind(axis, P.TIDx)
 
     def _pieces(self, call: Recorded, axis: int, group: int) -> int:
         """An axis as [parts, threads] or [parts, threads, group]. Returns how many they are."""
@@ -282,17 +320,23 @@ class _SimtGemm:
         script.comment(f"{factor.tensor.name}: elements of a tile over all threads")
         call = script.on(tile)
         pad = VECTOR_BYTES // tile.dtype.itemsize
-        layout = Spelled(layouts.padded(pad), f"tf.layouts.padded({pad})") if factor.is_k_major else Spelled(layouts.padded(0), "tf.layouts.padded(0)")
-        call.set_allocation_domain(layout)
-        at = self.steps
+        at, vector = self.steps, gcd(factor.vector, c.depth) if factor.is_k_major else factor.vector
+        if _is_turned(factor, self.config):
+            call.set_allocation_domain(Spelled(layouts.turned(-2, pad), f"tf.layouts.turned(-2, {pad})"))
+            vector = 1
+            if c.depth > SECTOR:
+                call.split(at + 1, SECTOR).split(at, WARP // SECTOR).reorder({at + 2: at + 1})
+        else:
+            pad *= factor.is_k_major
+            call.set_allocation_domain(Spelled(layouts.padded(pad), f"tf.layouts.padded({pad})"))
         for _ in range(len(tile.loop) - at - 1):
             call.merge(at)
-        call.split(at, factor.vector).split(at, SIDE * SIDE).split(at + 1, SIDE).bind(at + 1, P.TIDy).bind(at + 2, P.TIDx)
-        is_async = factor.vector * tile.dtype.itemsize in ASYNC_BYTES
+        call.split(at, vector).split(at, SIDE * SIDE).bind(at + 1, P.TIDx)
+        is_async = vector * tile.dtype.itemsize in ASYNC_BYTES
         if is_async:
-            call.set_atom(atoms.CP_ASYNC, [at + 3])
-        elif factor.vector > 1:
-            call.bind(at + 3, P.Vectorize)
+            call.set_atom(atoms.CP_ASYNC, [at + 2])
+        elif vector > 1:
+            call.bind(at + 2, P.Vectorize)
         call.inline_at(at)
         if is_async:
             call.circular_buffer(c.stages)
@@ -308,12 +352,12 @@ class _SimtGemm:
     def _epilogue(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, heads = self.script, self.heads
         script.comment("everything else is unrolled, and shares loops where possible")
-        self._unroll(acc, self.steps + 2, 1)
+        self._unroll(acc, self.steps + THREADS, 1)
         for tv in behind:
-            self._unroll(tv, heads + 2, self._together() if among(tv, self.stored) else 1)
+            self._unroll(tv, heads + THREADS, self._together() if among(tv, self.stored) else 1)
         if inner := list(self.problem.inner):
             for tv in inner:
-                self._unroll(tv, self.steps + 2, 1)
+                self._unroll(tv, self.steps + THREADS, 1)
             script.inline_most(inner)
         if between := [tv for tv in behind if not among(tv, self.stored)]:
             script.inline_most(between)

@@ -16,7 +16,7 @@ from taskfuse.cuda.functions import DEVICE_FUNCTIONS, IDENTIFIERS, call, call_of
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.text import Helper, Library, Snippet, closure
 from taskfuse.cuda.writer import Identifiers
-from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32, uint32, uint64
+from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int16, int32, uint16, uint32, uint64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.spelling import Spelling
@@ -173,6 +173,7 @@ def test_an_operand_is_evaluated_once_at_most(fast_math: bool) -> None:
 def test_every_device_function_is_called() -> None:
     fragments = [call(op, ["a", "b", "c"][: op.arity], d, fast) for op, d in PAIRS for fast in (False, True)]
     fragments += [call(op, ["a", "b", "c"][: op.arity], d, turn="i") for op, d in PAIRS]
+    fragments += [call(op, ["a", "b", "c"][: op.arity], d, is_whole=True) for op, d in PAIRS]
     fragments += [convert("x", a, b, packed) for a in DTYPES.values() for b in DTYPES.values() for packed in (False, True)]
     fragments += [call_of_pair(op, ["a", "b", "c"][: op.arity], d) for op in ELEMENTWISE.values() if op.cpp.pair is not None for d in (float16, bfloat16)]
     assert {h.name for h in closure(h for f in fragments for h in f.helpers)} == DEVICE_FUNCTIONS.helpers.keys() | CONVERSIONS.helpers.keys()
@@ -392,6 +393,26 @@ def test_values_of_conversions(tmp_path: Path) -> None:
     cases = [(job, elements(job.operands, 70000 if job.operands[0].bits <= 16 else 5000)) for job in jobs]
     expected = [NATIVE.cast(arrays[0], job.operands[0], job.result) for job, arrays in cases]
     assert mismatches(cases, values_on_host(tmp_path, cases), expected, [False] * len(cases)) == []
+
+
+@needs_compiler
+def test_quotients_of_which_short_integers_are_made(tmp_path: Path) -> None:
+    div, rng = ELEMENTWISE["div"], np.random.default_rng(0)
+    job = replace(function_job(div, float32), fragment=call(div, ["x0[i]", "x1[i]"], float32, is_whole=True))
+    assert job.fragment.text == "whole_quotient(x0[i], x1[i])"
+    a, b = elements(job.operands, 20000)  # of any exponents
+    divisors = rng.uniform(0.5, 2, 200000).astype(np.float32) * np.exp2(rng.integers(-140, 127, 200000)).astype(np.float32)
+    middles = (rng.integers(-300, 300, divisors.size) / 2).astype(np.float32)  # numbers next to those where the integer changes
+    with np.errstate(over="ignore"):
+        near = (middles * divisors).view(np.int32)
+    near += rng.integers(-2, 3, divisors.size, np.int32)
+    a, b = np.append(a, near.view(np.float32)), np.append(b, divisors)
+    (got,) = values_on_host(tmp_path, [(job, [a, b])])
+    exact = NATIVE.apply(div, [a, b], job.operands, float32, float32)
+    for target in (int8, int16, uint16):
+        for name in ("round", "trunc"):
+            a, b = (NATIVE.cast(NATIVE.apply(ELEMENTWISE[name], [x], (float32,), float32, float32), float32, target) for x in (got, exact))
+            assert np.array_equal(a, b)
 
 
 @pytest.mark.parametrize("target", [d for d in DTYPES.values() if is_one_instruction(float32, d)], ids=str)

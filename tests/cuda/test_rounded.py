@@ -17,7 +17,7 @@ from taskfuse.cuda.functions import (
     SIGMOID_EXPONENT,
     call,
 )
-from taskfuse.cuda.rounded import rounded_registers
+from taskfuse.cuda.rounded import rounded_registers, whole_registers
 from taskfuse.cuda.source import emit
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -78,6 +78,40 @@ v = gelu(x[threadIdx.x])
 y[threadIdx.x] = where.float16(c, v, a[threadIdx.x])
 """
     assert rounded_registers(parse_kernel(text)) == {"v"}
+
+
+WHOLE = """\
+KERNEL k(x: float32[128], s: float32[32]) -> (y: int8[128], z: float32[32])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  LOCAL q: float32[]
+  LOCAL r: float32[]
+  LOCAL t: float32[]
+
+t = copy(s[threadIdx.x])
+FOR i in 0..4 UNROLL:
+  q = div(x[4*threadIdx.x + i], t)
+  r = round(q)
+  y[4*threadIdx.x + i] = cast.float32(r)
+z[threadIdx.x] = copy(t)
+"""
+
+
+def test_registers_of_which_short_integers_are_made() -> None:
+    assert whole_registers(parse_kernel(WHOLE)) == {"q", "r"}
+    assert whole_registers(parse_kernel(WHOLE.replace("copy(t)", "copy(q)"))) == {"r"}
+    assert whole_registers(parse_kernel(WHOLE.replace("copy(t)", "copy(r)"))) == set()
+    assert whole_registers(parse_kernel(WHOLE.replace("int8", "int32"))) == set()
+    assert whole_registers(parse_kernel(WHOLE.replace("round", "floor"))) == {"r"}  # of numbers near 0 it makes 0 or -1
+
+
+def test_quotients_that_share_the_divisor() -> None:
+    def is_whole(text: str) -> bool:
+        return "whole_quotient(" in parse_kernel(text).cuda_source().split("__global__")[1]
+
+    assert is_whole(WHOLE)
+    assert not is_whole(WHOLE.replace("i], t)", "i], s[threadIdx.x + i])"))
+    assert not is_whole(WHOLE.replace("  q =", "  t = copy(s[threadIdx.x])\n  q ="))
+    assert not is_whole(WHOLE.replace(" UNROLL", ""))
 
 
 def test_fast_forms_come_first() -> None:

@@ -138,6 +138,27 @@ def test_fast_math_is_near_and_keeps_special_values() -> None:
     np.testing.assert_allclose(got, [4, -8, np.nan, 1, -2 / 3, 1024], rtol=1e-5)
 
 
+def test_quotients_of_which_short_integers_are_made() -> None:
+    """Rows in int8: elements are next to where the integer changes, and the divisor of a row has any exponent."""
+    rng = np.random.default_rng(0)
+    x = (rng.integers(-253, 254, (2000, 512)) / 2).astype(np.float32)
+    x[:, 0] = 127
+    with np.errstate(over="ignore", invalid="ignore"):
+        x *= np.exp2(rng.integers(-149, 122, (2000, 1))).astype(np.float32)
+        x[:, 1:] *= np.float32(127) * np.float32(1 / 127)
+        x[:, 1:] = (x[:, 1:].view(np.int32) + rng.integers(-2, 3, (2000, 511), np.int32)).view(np.float32)
+        x[:3] = [[0], [np.inf], [np.nan]]
+        scales = np.abs(x).max(1, keepdims=True) * np.float32(1 / 127)
+        wanted = NATIVE.cast(np.rint(x / scales), tf.float32, tf.int8)
+    with tf.Fusion("rows") as fusion:
+        given = tf.define_tensor([2000, 512], name="x")
+        fusion.add_output(tf.cast(tf.round(given / (tf.max(tf.abs(given), 1, keepdims=True) * (1 / 127))), tf.int8))
+    call = tf.compile(fusion, backend="cuda")
+    assert "whole_quotient(" in call.kernels[0].cuda_source().split("__global__")[1]
+    (got,) = call(x)
+    assert np.array_equal(got, wanted)
+
+
 @pytest.mark.parametrize("source", DTYPES.values(), ids=str)
 def test_conversions(source: DType) -> None:
     (array,) = elements([source], 70000)

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs torch")
 import taskfuse as tf
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, rows
 from taskfuse.schedule.split_products import SPLITS
-from taskfuse.schedulers import MatmulConfig, MatmulKind, MmaGemmConfig
+from taskfuse.schedulers import MatmulConfig, MatmulKind, MmaGemmConfig, SimtGemmConfig
 from taskfuse.schedulers.mma_gemm import TILES
 from tests.gpu.device import poisoned, to_numpy, to_torch
 
@@ -49,6 +49,26 @@ def is_exact(call: Any, fusion: tf.Fusion, layout: tuple[str, str]) -> None:
     exact = np.einsum(f"{layout[0]},{layout[1]}->mn", *(x.astype(np.float64) for x in given))
     found = run(call, given, (exact.shape[0], exact.shape[1]), result.dtype)
     assert np.array_equal(found.astype(np.float64), exact.astype(result.dtype.numpy).astype(np.float64))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=" ".join)
+def test_products_on_cuda_cores(layout: tuple[str, str]) -> None:
+    """Threads that turn factors with k last, and those that do not, rows of any length."""
+    for size, config in (((129, 70, 77), SimtGemmConfig(8, 8)), ((256, 256, 128), SimtGemmConfig(8, 8, 16)), ((33, 500, 3), SimtGemmConfig(4, 4, 4))):
+        fusion = product(size, tf.float32, layout)
+        tf.schedulers.simt_gemm(fusion, config)
+        is_exact(tf.compile(fusion, backend="cuda"), fusion, layout)
+
+
+def test_both_factors_of_a_product_are_one_turned_copy() -> None:
+    with tf.Fusion("gram") as fusion:
+        x = tf.define_tensor([1000, 2001], name="x")
+        made = x @ x.T
+        fusion.add_output(made)
+    made.pack_factors(2, 1, turned=True)
+    call = tf.compile(fusion, backend="cuda")
+    (given,) = exact_numbers(fusion)
+    assert np.array_equal(run(call, [given], (1000, 1000), tf.float32), given @ given.T)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=" ".join)

@@ -75,6 +75,38 @@ def test_kernels_of_any_k_are_proved_and_right(spec: str) -> None:
         assert np.array_equal(kernel.simulate(x, y)[0], -np.einsum(spec, x, y))
 
 
+@pytest.mark.parametrize("spec", ["mk,kn->mn", "bmk,bnk->bmn"])
+def test_the_reduced_axis_before_the_last(spec: str) -> None:
+    fusion, z = product(tf.dim("K", min=1), spec)
+    for made in z.pack_factors(reduced(z), 8, turned=True):
+        assert "K" in str(made.shape[-2])
+        made.set_memory_type(tf.MemoryType.Global)
+    kernel = tf.lower(fusion)
+    certificate = kernel.verify()
+    assert certificate.is_proved
+    assert "rewritings: 1 of 1" in str(certificate)
+    for k in (1, 11):
+        x, y = numbers(fusion, k)
+        assert np.array_equal(kernel.simulate(x, y)[0], -np.einsum(spec, x, y))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_factors_that_are_alike_share_a_copy(turned: bool) -> None:
+    with tf.Fusion("gram") as fusion:
+        x, y = tf.define_tensor([3, 7], name="x"), tf.define_tensor([3, 7], name="y")
+        both, apart = x @ x.T, x @ y.T
+        fusion.add_output(both + apart)
+    given = numbers(fusion, 7)
+    wanted = fusion.evaluate(*given)[0]
+    copies = both.pack_factors(2, 8, turned=turned), apart.pack_factors(2, 8, turned=turned)
+    assert [len(made) for made in copies] == [1, 2]
+    for made in (*copies[0], *copies[1]):
+        made.set_memory_type(tf.MemoryType.Global)
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    assert np.array_equal(kernel.simulate(*given)[0], wanted)
+
+
 def test_a_factor_that_ends_early_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy that loses the last element is no proof's blind spot."""
     import taskfuse.schedule.pack_factors as module
@@ -109,6 +141,7 @@ REFUSED: list[tuple[Callable[[tf.TensorView], object], str]] = [
     (lambda z: z.pack_factors(2, 8, [True]), "it has no operand True"),
     (lambda z: z.pack_factors(2, 8, untyped(0.5)), "0.5 is not a list of operands"),
     (lambda z: z.pack_factors(2, 8, []), "it has no operand to pack"),
+    (lambda z: z.pack_factors(2, 8, turned=untyped(1)), "turned is 1"),
 ]
 
 

@@ -40,3 +40,16 @@ def test_parts_of_unequal_shape() -> None:
     tf.schedulers.cat(fusion, CatConfig(Form.BLOCKS))
     x, y = array(4, 12), array(4, 8)
     np.testing.assert_allclose(tf.lower(fusion).simulate(x, y)[0], uneven().evaluate(x, y)[0], rtol=1e-6)
+
+
+def test_inputs_are_copied_by_parts_in_vectors() -> None:
+    """A key cache: the loops of the result would load each element of both inputs under a condition. Copies of large inputs have one vector per thread."""
+    with tf.Fusion("cache") as fusion:
+        past, new = tf.define_tensor([8, 2048, 1024], tf.bfloat16, name="past"), tf.define_tensor([8, 64, 1024], tf.bfloat16, name="new")
+        fusion.add_output(tf.cat([past, new], 1))
+    found = tf.schedulers.cat(fusion)
+    assert found.config.form is Form.BLOCKS
+    assert [o.config.form for o in found.alternatives][1] is Form.GATHER
+    lines = [line.strip() for line in str(tf.lower(fusion)).splitlines()]
+    assert sum(line.endswith("width 8") for line in lines) == 4  # a load and a store of each
+    assert not any("UNROLL" in line for line in lines)

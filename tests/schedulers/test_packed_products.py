@@ -53,6 +53,18 @@ def test_what_makes_a_factor_packs_it_beside_a_copy_of_the_other() -> None:
     assert run.schedule.us < 40
 
 
+def test_factors_of_float32_are_turned_once() -> None:
+    """By a kernel for each, or for both if they are one tensor; not by the threads of each tile."""
+    with tf.Fusion("gram") as gram:
+        x = tf.define_tensor([4096, 4096], name="x")
+        gram.add_output(x @ x.T)
+    for fusion, copies in ((product(4096, 4096, 4096, tf.float32), 2), (product(4096, 4096, 4096, tf.float32, a="km"), 1), (gram, 1)):
+        found = choose_segments(fusion)
+        assert [step.schedule.scheduler for step in found.steps] == [*["transpose"] * copies, "simt_gemm"]
+        assert "turned=True" in found.code
+        assert "turned(" not in found.steps[-1].schedule.code
+
+
 def test_a_batch_of_one_is_no_axis() -> None:
     with tf.Fusion("one") as fusion:
         x, w = tf.define_tensor([1, 4096, 1023], dtype=tf.bfloat16), tf.define_tensor([1, 1023, 777], dtype=tf.bfloat16)
@@ -115,9 +127,10 @@ def test_a_factor_that_the_same_kernel_computes_is_packed_there() -> None:
         product(4096, 4096, 4096, a="km", b="kn"),
         product(4095, 4093, 4096),
         product(16, 16, 24, tf.float8_e4m3, b="kn"),
-        product(4096, 4096, 4095, tf.float32),
+        product(4096, 4096, 4096, tf.float32, a="km", b="kn"),
+        product(64, 64, 64, tf.float32),
     ],
-    ids=["rows of 16 bytes", "either major", "odd rows and columns", "small", "float32"],
+    ids=["rows of 16 bytes", "either major", "odd rows and columns", "small", "float32 with k first", "small, float32"],
 )
 def test_what_gains_nothing_stays(fusion: tf.Fusion) -> None:
     assert not packs(fusion)
