@@ -45,8 +45,11 @@ def test_what_else_is_asked_is_imported(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_keys_have_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def properties(device: int) -> SimpleNamespace:
+        return SimpleNamespace(name=f"GPU {device}")
+
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(name=f"GPU {device}"))
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     assert system()["device"] == {"name": "GPU 1"}
 
     def missing() -> int:
