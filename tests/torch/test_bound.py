@@ -51,6 +51,21 @@ def test_a_bound_call_launches_what_the_long_way_launches(launches: Watched) -> 
     assert "call" in program._run.__globals__["fusion_0"].__name__
 
 
+def test_results_of_several_kernels_with_strides_are_not_copied(launches: Watched) -> None:
+    def function(x: Any) -> list[Any]:
+        y = x.exp() + 1
+        return [(y / (y.sum(0) + 1)).t(), y.sum(1)]
+
+    program, run = compiled(function, x := torch.randn(48, 64))
+    assert run.executable is not None
+    assert len(run.executable.kernels) > 1
+    columns, rows = program([x])
+    assert len(launches.seen) == len(run.executable.kernels)
+    flat = [a for _, _, addresses in launches.seen for a in addresses]
+    assert columns.data_ptr() in flat
+    assert rows.data_ptr() in flat
+
+
 def test_what_kernels_exchange_is_one_allocation(launches: Watched) -> None:
     with tf.Fusion("chain") as fusion:
         x = tf.define_tensor([24, 40], name="x")
