@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from taskfuse.cuda.arrays import Unfit, is_on_host, kinds, stream_handle
+from taskfuse.cuda.arrays import ArrayView, Unfit, is_on_host, kinds, stream_handle
 from taskfuse.dtypes import DType
 
 NO_VIEWS = "its framework has no views with strides that taskfuse knows"
@@ -85,6 +85,36 @@ def empty(like: Any, shape: Sequence[int], dtype: DType, strides: Sequence[int] 
         if strides is None:
             return kind.maker(tuple(shape), dtype, device)(own)
         return part(kind.maker((_reach(shape, strides),), dtype, device)(own), shape, strides, 0)
+
+
+def addresses(array: Any) -> tuple[int, int]:
+    """The addresses of the first byte of an array and of the end of its last; an array without elements has none.
+
+    Raises :class:`Unfit` for a framework whose arrays have to be adopted.
+    """
+    if 0 in array.shape:
+        return 0, 0
+    if is_on_host(array):
+        return np.lib.array_utils.byte_bounds(np.asarray(array))
+    view = _view(array)
+    low, high = view.layout.byte_range
+    return view.pointer + low, view.pointer + high
+
+
+def holds(array: Any, shape: Sequence[int], dtype: DType) -> bool:
+    """Whether an array has a shape and a dtype. Raises :class:`Unfit` as :func:`addresses`."""
+    if is_on_host(array):
+        own = np.asarray(array)
+        return own.shape == tuple(shape) and own.dtype == dtype.numpy
+    view = _view(array)
+    return view.layout.shape == tuple(shape) and view.dtype is dtype
+
+
+def _view(array: Any) -> ArrayView:
+    kind = kinds().find(array)
+    if kind is None:
+        raise Unfit(NO_VIEWS, USE)
+    return kind.view(array)
 
 
 def _reach(shape: Sequence[int], strides: Sequence[int]) -> int:

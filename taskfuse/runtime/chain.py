@@ -114,8 +114,8 @@ class Chain(Executable):
         """Run them. See :meth:`Executable.__call__`.
 
         The first call with arguments of a signature (shapes, strides, dtypes) goes the long way; on a GPU, those after it only fill in addresses
-        (:mod:`taskfuse.cuda.sequence`). On the long way, results given as ``out=`` that are not all made by the last kernel are made elsewhere and copied
-        at the end, so that no kernel reads what another one has overwritten; afterwards, if none overlaps another array, they are written at once.
+        (:mod:`taskfuse.cuda.sequence`). Results given as ``out=`` that are not all made by the last kernel are written at once if none overlaps another array;
+        otherwise they are made elsewhere and copied at the end, so that no kernel reads what another one has overwritten.
         """
         if named:
             args = self.in_order(args, named)
@@ -130,10 +130,12 @@ class Chain(Executable):
         values: dict[str, Any] = dict(zip(self._names, args, strict=True))
         last = self.links[-1]
         is_direct = last.outputs == self._outputs
+        targets = {} if given is None or is_direct or not self._are_apart(args, given, sizes) else dict(zip(self._outputs, given, strict=True))
         for number, link in enumerate(self.links):
             own = out if is_direct and link is last else None
-            if own is None and given and number in self._lone and not self._fusion.inputs:
-                own = self._made(link, given[0], sizes, stream)
+            is_alone = number in self._lone and not self._fusion.inputs
+            if own is None and given and (is_alone or not targets.keys().isdisjoint(link.outputs)):
+                own = self._made(link, given[0], sizes, stream, targets)
             for name in link.arguments:
                 if name not in values:
                     values[name] = self._view(self._views[name], values, sizes, stream, seed)
@@ -145,21 +147,40 @@ class Chain(Executable):
         results = tuple(values[name] for name in self._outputs)
         if stream is None and self._is_short:
             self._learn(args, given, values)
-        if out is None or is_direct:
+        if out is None or is_direct or targets:
             return results
         if self._copies is None:
             self._copies = copies_of(self._fusion.name, self._fusion.outputs, self.backend)
         return self._copies(*results, out=out, stream=stream, seed=seed)
 
-    def _made(self, link: Link, like: Any, sizes: dict[str, int], stream: Any) -> tuple[Any, ...]:
-        """Arrays for what one kernel makes, of the framework and on the device of another one."""
+    def _are_apart(self, args: tuple[Any, ...], given: tuple[Any, ...], sizes: dict[str, int]) -> bool:
+        """Whether kernels may write given results at once: each is made by one, and fits an array that overlaps no other."""
+        from taskfuse.cuda.arrays import Unfit  # only who launches pays for these imports
+        from taskfuse.cuda.layout import ranges_overlap
+        from taskfuse.runtime.arrays import addresses, holds
+
+        made = {name for link in self.links for name in link.outputs}
+        if not made.issuperset(self._outputs) or len({*self._outputs}) < len(self._outputs) or len(given) != len(self._outputs):
+            return False
+        try:
+            fit = all(holds(a, self._shape(tv, sizes), tv.dtype) for tv, a in zip(self._fusion.outputs, given, strict=True))
+            ranges = [addresses(a) for a in (*given, *args[: len(self._fusion.inputs)])]
+        except (Unfit, AttributeError, KeyError):
+            return False
+        return fit and not any(ranges_overlap(ranges[k], other) for k in range(len(given)) for other in ranges[k + 1 :])
+
+    def _shape(self, tv: TensorView, sizes: dict[str, int]) -> tuple[int, ...]:
+        return tuple(int(evaluate(a.extent, {s: sizes[s] for s in a.extent.free})) for a in tv.logical)
+
+    def _made(self, link: Link, like: Any, sizes: dict[str, int], stream: Any, targets: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Arrays for what one kernel makes, of the framework and on the device of another one, where they are not among ``targets``."""
         from taskfuse.cuda.arrays import Unfit  # only who launches pays for these imports
         from taskfuse.runtime.arrays import empty
 
         made: list[Any] = []
         for tv in map(self._fusion.tensor, link.outputs):
             try:
-                made.append(empty(like, [int(evaluate(a.extent, {s: sizes[s] for s in a.extent.free})) for a in tv.logical], tv.dtype, None, stream))
+                made.append(targets[tv.name] if tv.name in targets else empty(like, self._shape(tv, sizes), tv.dtype, None, stream))
             except Unfit as unfit:
                 raise OutputError(index=0, fusion=self._fusion.name, reason=f"'{tv.name}' is made beside it: {unfit.reason}", help=unfit.help) from None
         return tuple(made)

@@ -81,7 +81,7 @@ class _PlannedAhead:
 
 
 _ahead: list[_PlannedAhead] = []
-"""The graph that was planned last while another one was compiled."""
+"""The graph that was planned last before another one was compiled."""
 
 
 def program_of(gm: GraphModule, kind: str, settings: Settings, following: GraphModule | None = None) -> GraphProgram:
@@ -96,18 +96,15 @@ def program_of(gm: GraphModule, kind: str, settings: Settings, following: GraphM
     """
     start = time.perf_counter()
     found = _ahead.pop() if _ahead else None
+    if following is not None and settings.run == "kernels":  # first: fusions of backward graphs take longest
+        with suppress(Exception):  # whatever is wrong with it is said when it is compiled
+            _plan_ahead(following, settings)
     if found is not None and found.holds(gm, settings):
         gm, plan, regions = found.gm, found.plan, found.regions
     else:
         plan, regions = planned_regions(gm, settings)
     graph = gm.graph
     _ask(regions, settings, is_last=following is None)
-    if following is not None and settings.run == "kernels":
-        with suppress(Exception):  # whatever is wrong with it is said when it is compiled
-            copy = copied(following)
-            ahead = _PlannedAhead(copy, *planned_regions(copy, settings), settings, _contents(following))
-            _ask(ahead.regions, settings, is_last=False)
-            _ahead[:] = [ahead]
     compiled = _compiled(plan, regions, settings)
     if any(number not in compiled for number in regions):  # what was dissolved may read, or be read by, others
         regions = {number: region for number, region in _regions(gm, plan).items()}
@@ -126,6 +123,14 @@ def program_of(gm: GraphModule, kind: str, settings: Settings, following: GraphM
     for listener in list(listeners):
         listener(report)
     return program
+
+
+def _plan_ahead(gm: GraphModule, settings: Settings) -> None:
+    """Plan a copy of a graph, and have other processes compile its fusions."""
+    copy = copied(gm)
+    ahead = _PlannedAhead(copy, *planned_regions(copy, settings), settings, _contents(gm))
+    _ask(ahead.regions, settings, is_last=False)
+    _ahead[:] = [ahead]
 
 
 def copied(gm: GraphModule) -> GraphModule:

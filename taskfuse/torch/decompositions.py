@@ -28,8 +28,10 @@ ADDED = (
     "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _batch_norm_with_update_functional cudnn_batch_norm",
     "_native_batch_norm_legit_no_training",
     "native_batch_norm_backward batch_norm_backward cudnn_batch_norm_backward",
+    "_log_softmax",
 )
-"""Ops that core ATen keeps but torch can decompose: their sums become fusions with the readers of the result."""
+"""Ops that core ATen keeps but torch can decompose: their sums become fusions with the readers of the result. In training, the backward graph computes again
+what follows from these sums: of a log-softmax the logits are kept, in their own dtype, and not the result in float32."""
 
 
 @cache

@@ -23,10 +23,13 @@ SLACK_NS: Final = 2_000_000_000
 
 
 @cache
-def recorded(folder: Path, record: Path) -> bytes | None:
-    """The digest of what an installer has recorded; ``None`` without a record, as of a build from source, or if a module of ``folder`` is newer."""
+def recorded(folder: Path) -> bytes | None:
+    """The digest of what an installer has recorded of the torch in a folder; ``None`` without a record, as of a build from source, or if a module is newer."""
+    records = list(folder.parent.glob("torch-*.dist-info/RECORD"))  # the name has the version, but not always all of torch's own
+    if len(records) != 1:
+        return None
     try:
-        content, latest = record.read_bytes(), record.stat().st_mtime_ns + SLACK_NS
+        content, latest = records[0].read_bytes(), records[0].stat().st_mtime_ns + SLACK_NS
         is_changed = any(module.stat().st_mtime_ns > latest for module in modules(str(folder), BESIDE))
     except OSError:
         return None
@@ -39,5 +42,4 @@ def torch_key(read: Callable[[], bytes]) -> bytes:
     Args:
         read: digests torch's files: called if there is no record of them.
     """
-    folder = Path(torch.__file__).parent
-    return recorded(folder, folder.parent / f"torch-{torch.__version__}.dist-info" / "RECORD") or read()
+    return recorded(Path(torch.__file__).parent) or read()

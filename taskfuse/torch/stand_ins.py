@@ -1,9 +1,9 @@
 """Stand-ins for modules of Inductor that AOTAutograd imports for a function or two.
 
-A key of a graph asks Inductor for the sources of Triton kernels that the graph calls, and for what users have registered for its code generators; the search
-for common subexpressions asks it where a graph writes to memory. For these, torch imports most of Inductor, with Triton, templates of kernels and a start of
-worker processes: more than a second of a first call. Here a module that is not imported yet has the functions alone. Whatever else is asked of it is imported
-as ever.
+A key of a graph asks Inductor for the sources of Triton kernels that the graph calls, for what users have registered for its code generators, and for digests
+of torch and of Triton; the search for common subexpressions asks it where a graph writes to memory. For these, torch imports most of Inductor, with Triton,
+templates of kernels and a start of worker processes, and reads hundreds of megabytes: more than a second of a first call. Here a module that is not imported
+yet has the functions alone. Whatever else is asked of it is imported as ever.
 """
 
 from __future__ import annotations
@@ -90,19 +90,35 @@ def asking(name: str) -> Callable[..., Any]:
 
 @contextmanager
 def short_keys() -> Generator[None]:
-    """Inside, keys lack what users have registered for Inductor's code generators, which are not imported for that, and torch's files are not digested."""
+    """Inside, keys lack what users have registered for Inductor's code generators, which are not imported for that, and the digest of Triton, which compiles
+    nothing; and torch's files are not digested."""
     from torch._inductor import codecache
 
-    others: dict[str, Any] = {"init_backend_registration": _nothing, "custom_backend_passes": {}, "custom_backend_codegen_configs": {}}
-    others["torch_key"] = partial(torch_key, codecache.torch_key)
-    own = {name: getattr(codecache, name) for name in others if hasattr(codecache, name)}
-    for name in own:
-        setattr(codecache, name, others[name])
+    found: dict[tuple[Any, str], Any] = {
+        (codecache, "init_backend_registration"): _nothing,
+        (codecache, "custom_backend_passes"): {},
+        (codecache, "custom_backend_codegen_configs"): {},
+        (codecache, "torch_key"): partial(torch_key, codecache.torch_key),
+        (codecache.CacheBase, "get_system"): staticmethod(system),
+    }
+    others = {place: other for place, other in found.items() if hasattr(*place)}
+    own: dict[tuple[Any, str], Any] = {place: vars(place[0])[place[1]] for place in others}
+    for place, other in others.items():
+        setattr(*place, other)
     try:
         yield
     finally:
-        for name, value in own.items():
-            setattr(codecache, name, value)
+        for place, value in own.items():
+            setattr(*place, value)
+
+
+def system() -> dict[str, Any]:
+    """The GPU and the version of CUDA, as torch's keys have them."""
+    try:
+        name = torch.cuda.get_device_properties(torch.cuda.current_device()).name
+    except (AssertionError, RuntimeError):  # torch was built without CUDA, or there is no GPU
+        return {}
+    return {"device": {"name": name}, "version": {"cuda": torch.version.cuda, "hip": torch.version.hip}}
 
 
 def _nothing() -> None:

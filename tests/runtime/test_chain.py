@@ -55,9 +55,43 @@ def test_without_an_input_what_goes_between_is_made_where_the_results_are(monkey
     columns, below = FakeTensor(aligned((8,), "int64")), FakeTensor(aligned((8, 8), "bool"))
     for _ in range(2):  # the long way, and the short one
         assert run(out=(columns, below)) == (columns, below)
-    between, reads, _, first, second = driver.launches  # the first call copies at its end
-    assert between.parameter(0) == reads.parameter(0)
-    assert first.parameter(0) == second.parameter(0) == columns.data_ptr()
+    assert len(driver.launches) == 4  # none copies
+    assert {launch.parameter(0) for launch in driver.launches} == {columns.data_ptr()}
+
+
+def steps() -> SegmentedFusion:
+    """Two kernels, each with a result; the second reads the argument, too."""
+    with tf.Fusion("steps") as fusion:
+        x = tf.define_tensor([4, 8], name="x")
+        first = x + 1
+        second = first * x
+        fusion.add_output(first)
+        fusion.add_output(second)
+    return tf.segment(fusion, [[first], [second]])
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_given_results_that_overlap_nothing_are_written_at_once(monkeypatch: pytest.MonkeyPatch, overlaps: bool) -> None:
+    driver = FakeDriver(parameter_sizes=(8, 8, 8))
+    kinds = Kinds(driver)
+    monkeypatch.setitem(sys.modules, "torch", FakeTorch())
+    monkeypatch.setattr(arrays, "kinds", lambda: kinds)
+    monkeypatch.setattr(runtime_arrays, "kinds", lambda: kinds)
+    x, other, second = (FakeTensor(aligned((4, 8), "float32")) for _ in range(3))
+    tf.compile(steps(), "cuda")(x, out=(x if overlaps else other, second))
+    assert len(driver.launches) == 2 + overlaps
+
+
+def test_the_simulator_writes_given_results() -> None:
+    run, x = tf.compile(steps(), "sim"), np.arange(32, dtype=np.float32).reshape(4, 8)
+    first, second = np.empty_like(x), np.empty_like(x)
+    run(x, out=(first, second))
+    assert np.array_equal(first, x + 1)
+    assert np.array_equal(second, (x + 1) * x)
+    y = x.copy()
+    run(y, out=(y, second))  # the second kernel reads the argument as it was
+    assert np.array_equal(y, x + 1)
+    assert np.array_equal(second, (x + 1) * x)
 
 
 def test_a_call_without_an_array_is_one_on_numpy_arrays() -> None:

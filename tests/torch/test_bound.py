@@ -11,6 +11,7 @@ from tests.calls import Of
 torch = pytest.importorskip("torch")
 
 import taskfuse as tf
+from taskfuse.runtime.results import Arranged
 from taskfuse.torch.bound import CallSite, bound
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.settings import Settings
@@ -49,6 +50,19 @@ def test_a_bound_call_launches_what_the_long_way_launches(launches: Watched) -> 
         assert y.stride() == (1, 64)
         assert not any(a % 16 for a in flat)
     assert "call" in program._run.__globals__["fusion_0"].__name__
+
+
+def test_results_of_several_kernels_are_not_copied_where_tensors_have_strides(launches: Watched) -> None:
+    def function(x: Any) -> list[Any]:
+        y = x.exp() + 1
+        total = y.sum(0)
+        return [y / (total + 1), total, y.sum(1)]
+
+    program, run = compiled(function, x := torch.randn(64, 48).t())
+    assert isinstance(run.executable, Arranged)
+    made = program([x])
+    assert len(launches.seen) == len(run.executable.kernels) > 1
+    assert {y.data_ptr() for y in made} <= {a for _, _, addresses in launches.seen for a in addresses}
 
 
 def test_what_kernels_exchange_is_one_allocation(launches: Watched) -> None:

@@ -40,8 +40,9 @@ def test_a_fusion_that_does_not_compile(strict: bool, monkeypatch: pytest.Monkey
 
 
 def test_the_fusions_of_the_graph_that_follows_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are asked for before anything is waited for, each once."""
+    """They are asked for first, before anything is waited for, each once."""
     happened: list[str] = []
+    asked: list[str] = []
 
     class Answer(Future[Any]):
         def result(self, timeout: float | None = None) -> Any:
@@ -50,6 +51,7 @@ def test_the_fusions_of_the_graph_that_follows_are_compiled_side_by_side(monkeyp
 
     def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int) -> list[Any]:
         happened.extend("asked" for _ in fusions)
+        asked.extend(map(str, fusions))
         return [Answer() for _ in fusions]
 
     monkeypatch.setattr(compilation, "compiled_elsewhere", elsewhere)
@@ -59,6 +61,7 @@ def test_the_fusions_of_the_graph_that_follows_are_compiled_side_by_side(monkeyp
     following = traced(lambda x: (foreign(x.exp() + 1), x.cos() * 3, foreign(x.tan())), torch.randn(5))
     program_of(first, "forward", settings, following)
     assert happened == ["asked"] * 4 + ["waited"] * 2
+    assert [" = sin(" in text for text in asked].index(True) > [" = cos(" in text for text in asked].index(True)
     happened.clear()
     program_of(following, "backward", settings)
     assert happened == ["waited"] * 2

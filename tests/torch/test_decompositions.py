@@ -69,3 +69,24 @@ def test_batch_norm_in_training() -> None:
         results.append([y, *torch.autograd.grad(y.square().sum(), list(model.parameters())), *model.buffers()])
     for a, b in zip(*results, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_the_gradient_of_a_log_softmax_begins_with_the_logits() -> None:
+    """They are kept in their dtype, with a maximum and a sum of each row, and not the result in float32."""
+    torch.manual_seed(0)
+    logits, targets = torch.randn(4, 10).bfloat16(), torch.randint(10, (4,))
+
+    def model(x: Any) -> Any:
+        return torch.nn.functional.cross_entropy(x.float() * 2, targets)
+
+    found: list[GraphReport] = []
+    listeners.append(found.append)
+    results: list[Any] = []
+    for run in (model, compiled(model)):
+        x = logits.clone().requires_grad_()
+        results.append(torch.autograd.grad(run(x), x)[0])
+    listeners.remove(found.append)
+    torch.testing.assert_close(*results)
+    assert [report.kind for report in found] == ["forward", "backward"]
+    kept = [node.meta["val"] for region, _ in found[0].fusions.values() for node in region.outputs]
+    assert all(value.numel() <= len(logits) for value in kept), kept

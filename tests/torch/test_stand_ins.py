@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch.fx import Graph
 
-from taskfuse.torch.stand_ins import MATCHER, WRAPPER, are_in_one_region, asking, number_regions, standing_in
+from taskfuse.torch.stand_ins import MATCHER, WRAPPER, are_in_one_region, asking, number_regions, standing_in, system
 from tests.torch.graphs import compiled
 
 MODULE = "colorsys"
@@ -41,6 +42,21 @@ def test_what_else_is_asked_is_imported(monkeypatch: pytest.MonkeyPatch) -> None
 
         assert hsv_to_rgb(0, 0, 1) == (1, 1, 1)
     assert sys.modules[MODULE].__file__
+
+
+def test_keys_have_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    def properties(device: int) -> SimpleNamespace:
+        return SimpleNamespace(name=f"GPU {device}")
+
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    assert system()["device"] == {"name": "GPU 1"}
+
+    def missing() -> int:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    monkeypatch.setattr(torch.cuda, "current_device", missing)
+    assert system() == {}
 
 
 def test_regions_end_where_memory_may_be_written() -> None:
