@@ -139,7 +139,7 @@ class TermCoverage:
                 near = known_of(t.node, dict(t.points)) if plain else t.node.context.constraints
                 known = near.facts if joined is None else _with_ranges_of(values, near.facts, constraints.facts)
                 begun = self._begun(t, definition, axes, values, known, there, spans.keys() | (row or {}).keys(), late=late)
-                values = [simplify(e - begun[k], known) if k in begun else e for k, e in enumerate(values)]
+                values = [simplify(e - simplify(begun[k], t.node.context.facts), known) if k in begun else e for k, e in enumerate(values)]
                 left = {k: simplify(maximum(ends.get(k, space[k]) - start, 0), there.facts) for k, start in begun.items()}
                 if shorter is not None and left != shorter:
                     raise Open("its copies begin at different points", t.node)
@@ -266,7 +266,8 @@ class TermCoverage:
         """
         element = {f"i{k}": e for k, e in enumerate(values) if k not in axes}
         given = dict(definition.rule.starts) if isinstance(definition.rule, Reduce) else {}
-        found = {k: simplify(maximum(substitute(e, element), 0), t.node.context.facts) for k, e in given.items()}
+        facts = _with_ranges_of(element.values(), t.node.context.facts, there.facts)  # an element without a term has a start, too
+        found = {k: simplify(maximum(substitute(e, element), 0), facts) for k, e in given.items()}
         for k, start in self._neutral_starts(definition, axes).items() if late else ():
             first = simplify(substitute(values[k], dict.fromkeys(running, const(0))), known)
             if not proves(there, ge(first, 0)) or not proves(there, le(first, maximum(substitute(start, element), 0))):

@@ -171,6 +171,14 @@ def test_bad_twins(name: str, old: str, new: str, reason: str) -> None:
     assert finding(bad, N=6) != ""
 
 
+def test_an_element_without_a_term_starts_where_the_definition_says() -> None:
+    """What holds wherever a term is taken, here that the row is less than 2, says nothing of it."""
+    bad = changed(RESCALED, "since 1 >= i0,", "since 1 >= select(i0 < 2, i0, 0),").replace("N - blockIdx.x, 0)", "2 - blockIdx.x, 0)").replace("N, 3]", "2, 3]")
+    bad = bad.replace("4, N]", "4, 2]").replace("(4, N, 3)", "(4, 2, 3)").replace("  DIM N min 1\n", "")
+    assert gaps(bad)
+    assert "lacks the term at [2, 0, 1]" in finding(bad)
+
+
 def test_factors_in_front_of_the_start_are_not_those_of_the_sum() -> None:
     early = "FOR e in 0..min(N, blockIdx.x):\n  t = mul(t, d[blockIdx.x, e])  ~ rescaled y[blockIdx.x, e, 0]\n"
     bad = RESCALED.replace("FOR c in", early + "FOR c in")
