@@ -14,7 +14,7 @@ from taskfuse.testing.checks import CaseProof, CaseStanding
 from taskfuse.testing.launches import LongRun
 from taskfuse.testing.options import Mix
 from taskfuse.testing.outcomes import other_words
-from taskfuse.testing.soundness import SoundnessRow, SoundnessTally, contradiction
+from taskfuse.testing.soundness import RESPECIFIED, SoundnessRow, SoundnessTally, contradiction
 
 COUNT = """\
 KERNEL count(x: float32[32]) -> (y: float32[32])
@@ -60,6 +60,13 @@ def test_launches_are_counted_by_ending() -> None:
     assert "1 errors of the checker or an oracle" in str(tally)
 
 
+def test_an_output_that_nothing_stores_is_a_contradiction() -> None:
+    (other,) = (op for op in RESPECIFIED if op.name == "another output")
+    cases = (seeded_case(seed, Mix.SMALL) for seed in range(40))
+    case, more = next((c, k) for c in cases if c.kernel is not None for k in other.apply(c.kernel))
+    assert "were not written" in contradiction([case], more, 1, 0).failure
+
+
 def failing(*_: object, **__: object) -> None:
     raise KeyError("what")
 
@@ -91,4 +98,5 @@ def test_a_proof_that_takes_anything_is_contradicted(monkeypatch: pytest.MonkeyP
     shown = capsys.readouterr().out
     assert "order, " in shown
     assert "values, " in shown
+    assert "definitions, " in shown
     assert "CONTRADICTION" in shown
