@@ -48,6 +48,7 @@ FOUND = {
     "digits_of_others_blocks": "y[0]: element [0] of y lacks the term at [0] and 1 more",
     "digits_of_others_serial": "y[0]: element [0] of y lacks the term at [0]",
     "ldmatrix_row": "LDMATRIX.x1: 16 of 32 lanes of a warp reach it",
+    "part_of_no_terms": "y[0]: element [0] of y lacks the term at [0, 0]",
     "setmaxnreg_warps": "SETMAXNREG: 96 of 128 threads of a warpgroup reach it",
     "shuffle_last": "SHUFFLE: 16 of 32 lanes of a warp reach it",
     "shuffle_symbolic": "SHUFFLE: 8 of 32 lanes of a warp reach it",

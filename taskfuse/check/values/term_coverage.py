@@ -100,10 +100,10 @@ class TermCoverage:
         rows: list[Mapping[str, Ints] | None] = [None]
         if joined is not None:  # of whichever thread and block
             others = listed | joined.blocks.keys()
-            assumptions = [i for i in constraints.assumptions if i.free.isdisjoint(others) or (isinstance(i, Expr) and _is_of_all(i, group))]
+            rows = [*members_of(joined, group, axes, want)]
+            assumptions = [i for i in constraints.assumptions if i.free.isdisjoint(others) or (isinstance(i, Expr) and _is_of_members(i, rows))]
             constraints = constraints.about(const(0))[0].given(*assumptions)
             blocks = {name: (const(0), grid[name]) for name in joined.blocks}
-            rows = [*members_of(joined, group, axes, want)]
             one_element(joined, group, constraints)
         digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead past its end
 
@@ -365,9 +365,9 @@ def _parts(t: Term) -> list[Expr]:
     return [part for c in t.node.conditions for part in conjuncts(c)]
 
 
-def _is_of_all(condition: Expr, group: Sequence[Term]) -> bool:
-    """True for a condition on threads, which holds where the result is read, if it holds wherever terms are taken: of whichever thread these are."""
-    return condition.free <= THREADS and all(proves(t.node.context.constraints, condition) for t in group)
+def _is_of_members(condition: Expr, rows: Sequence[Mapping[str, Ints] | None]) -> bool:
+    """True if a condition that holds where the result is read is one on threads, and holds for all those that are joined: whichever the reader is."""
+    return all(row is not None and _holds_for_all(condition, row) for row in rows)
 
 
 def _holds_for_all(condition: Expr, row: Mapping[str, Ints] | None) -> bool:

@@ -49,6 +49,7 @@ BEYOND = (
     "neutral_converted.kir",
     "output_in_another.kir",
     "part_condition.kir",
+    "part_of_no_terms.kir",
     "part_set_again.kir",
     "pick_converted.kir",
     "register_set_behind.kir",
