@@ -9,7 +9,7 @@ import pytest
 from taskfuse.check import defined
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.defined import Demand
-from taskfuse.check.values import cover, neutral_terms, outputs, reductions, starts, verify, written
+from taskfuse.check.values import cover, neutral_terms, outputs, reductions, starts, term_coverage, verify, written
 from taskfuse.check.values.choices import CheckedChoices
 from taskfuse.check.values.claims import ClaimedWrite, Place
 from taskfuse.check.values.questions import inside, known_at
@@ -37,7 +37,7 @@ def test_a_hole_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     def credulous(*_: Any, **__: Any) -> bool:
         return False
 
-    for module in (cover, outputs, reductions):
+    for module in (cover, outputs, term_coverage):
         monkeypatch.setattr(module, "covered", credulous)
     rows = [row for n in range(120) for row in look(17, n)]
     assert not any(row.error for row in rows)

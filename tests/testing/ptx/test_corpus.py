@@ -19,7 +19,9 @@ FILES = [
     *sorted((TESTS / "goldens" / "examples").glob("*.kir")),
     *distinct(sorted((TESTS / "check" / "museum").glob("*.fixed.kir"))),
 ]
-WRITTEN = [path for path in FILES if path.stem != "gemm_dynamic"]
+DATA_DECIDES = {"gemm_dynamic", "update_before_part.fixed"}
+"""What these reach, data decides, of which the comparison knows nothing."""
+WRITTEN = [path for path in FILES if path.stem not in DATA_DECIDES]
 RANDOM = {Mix.MIXED: 6, Mix.WARPS: 3, Mix.BLOCKS: 3, Mix.PERSISTENT: 3, Mix.STREAMS: 3, Mix.PREFETCH: 3, Mix.POINTWISE: 2}
 """Seeds of each kind of random kernels; `make compiles` looks at as many as wanted."""
 
