@@ -18,7 +18,7 @@ from taskfuse.testing.options import POINTWISE, Mix
 from taskfuse.testing.strategies import cases
 from tests.random_cases import random_case_of
 
-CASES = 100
+CASES = 60
 CHUNK = 20
 COUNTED = 180  # the cases of which it is counted what they reach: the first are those that are run
 

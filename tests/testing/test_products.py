@@ -13,7 +13,7 @@ from tests.random_cases import random_case_of
 
 EFFORT = Effort(interleavings=3, orders=1, prove=True)
 """Three of the eight kinds of interleavings: which ones follows from the case."""
-CHUNKS = [*pairwise(range(0, 17, 4))]
+CHUNKS = [*pairwise(range(0, 13, 4))]
 
 
 def check(mix: Mix, first: int, last: int) -> None:
