@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import re
 import statistics
 import sys
 import time
@@ -32,8 +31,10 @@ from aten import Graph, fusion, graphs, torch_function
 from reporting import L2_BYTES, gpu_median, gpu_medians, parser, publish
 
 import taskfuse as tf
+from taskfuse.cuda.present import present
 from taskfuse.errors import TaskfuseError
-from taskfuse.schedulers.schedule import SANE
+from taskfuse.schedulers.roofline import roofline
+from taskfuse.schedulers.schedule import SANE, Sizes
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -157,13 +158,16 @@ class Laps:
         print(f"  {self._name}, seconds: {', '.join(self._parts)}", file=sys.stderr, flush=True)
 
 
-def reason(name: str, run: Any, us: float) -> str | None:
-    """A line about a graph that takes more than :data:`SANE` times its roofline: how many, and the reason that ``explain()`` has."""
-    bound = float(getattr(run.schedule, "bound", 0.0))
-    if us <= SANE * bound or not bound:
+def reason(graph: Graph, run: Any, us: float) -> str | None:
+    """A line about a graph that takes more than :data:`SANE` times its roofline: how many, and what ``explain()`` says of all of it."""
+    whole = fusion(graph)
+    bound = roofline(whole, Sizes(whole, {}, present()))
+    if us <= SANE * bound:
         return None
-    said = [line for line in run.schedule.explain().splitlines() if re.match(r"[\d.]+ times the roofline|counted: ", line)]
-    return f"  {name:34} {us / bound:5.1f} times; {said[0] if said else f'expected {run.schedule.us:.1f} us'}"
+    said = next((line for line in run.schedule.explain().splitlines() if "times the roofline of" in line or "times its roofline of" in line), None)
+    if said is None or (len(run.kernels) > 1 and "times its roofline of" in said):  # of one kernel, not of the graph
+        said = f"{run.schedule.us / bound:.1f} expected, in {len(run.kernels)} launch{'es' if len(run.kernels) > 1 else ''}"
+    return f"  {graph.name:34} {us / bound:5.1f} times; {said}"
 
 
 def measured(made: Compiled, bandwidth: float, rate: float) -> Row:
@@ -199,7 +203,7 @@ def measured(made: Compiled, bandwidth: float, rate: float) -> Row:
         f"  {graph.name:34} {ops:3} {len(run.kernels):3} {size / 1e6:8.1f} {ours:9.1f} {expected:9.1f} {bound:8.1f} {bound / ours:6.0%} "
         f"{op_by_op:9.1f} {by_torch:9.1f} {by_torch / ours:6.2f}{wrong}"
     )
-    return Row(line, by_torch / ours, reason(graph.name, run, ours))
+    return Row(line, by_torch / ours, reason(graph, run, ours))
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,14 @@ def gaps(text: str) -> list[str]:
     return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
 
 
+def is_bad_twin(text: str, reason: str, **sizes: int) -> None:
+    """The proof of values does not accept a kernel, for a reason, and a run shows what is wrong."""
+    found = gaps(text)
+    assert found
+    assert any(reason in r for r in found), found
+    assert finding(text, **sizes) != ""
+
+
 RESCALED = """\
 KERNEL k(x: float32[4, N, 3], d: float32[4, N]) -> (y: float32[4])
   DIM N min 1

@@ -6,6 +6,7 @@ stands for anything); ``make golden`` rewrites those that show the output in ful
 
 import re
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
@@ -163,3 +164,16 @@ def test_an_error_that_the_page_shows_is_output() -> None:
     assert matches("\n".join(shown.lines), printed)
     with pytest.raises(FusionError, match="no tensor named"):
         page(text.split("```text")[0]).run()
+
+
+@pytest.mark.parametrize(("row", "stored", "columns"), [("programs as people", "programs.txt", 12), ("graphs traced from models", "traces_h200.txt", 11)])
+def test_figures_of_many_cases_are_those_of_their_latest_rows(row: str, stored: str, columns: int) -> None:
+    """A file of results may end with rows of a later run of some cases."""
+    latest: dict[str, float] = {}
+    for line in (ROOT / "benchmarks" / "results" / stored).read_text(encoding="utf-8").splitlines():
+        words = line.split()
+        if len(words) >= columns and line.startswith("  ") and words[1].isdigit():
+            latest[words[0]] = float(words[10])
+    (said,) = (line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if row in line)
+    count, mean, least = said.split()[1], *said.rstrip(" |").replace("|", " ").split()[-2:]
+    assert (int(count), mean, least) == (len(latest), f"{geometric_mean(latest.values()):.2f}", f"{min(latest.values()):.2f}")

@@ -197,39 +197,52 @@ def _end_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[Para
     """
     expr = index_maps.fusion.definition(tv)
     assert isinstance(expr, Reduction)
-    facts = index_maps.ranges.facts
     for k, root in enumerate(tv.root):
         end = end_of_terms(index_maps.fusion, expr, k) if root.is_reduction else None
-        weighed = None if end is None else _weighed(loop, tv, root, index_maps)
-        if end is None or weighed is None:
-            continue
-        first, weight = weighed
-        index_map = index_maps.reading(tv)
-        found = _known_before(simplify(substitute(end, index_maps.point(tv, index_map)), index_map.facts), loop, tv, index_maps, types)
-        if found is not None and prove(ge(first, 0), index_map.facts):
-            return _where_it_exists(ceildiv(found, weight), facts)
+        at = None if end is None else _in_loop(end, loop, tv, root, index_maps, types)
+        if at is not None and at.bound is not None and prove(ge(at.first, 0), at.facts):
+            return _where_it_exists(ceildiv(at.bound, at.weight), index_maps.ranges.facts)
     return None
 
 
 def _start_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[ParallelType, ...]) -> Expr | None:
     """The index of a loop's axis before which all terms of a reduction or a scan are neutral, or not part of it, as in :func:`_end_of`."""
     expr = index_maps.fusion.definition(tv)
-    facts = index_maps.ranges.facts
     for k, root in enumerate(tv.root):
         start: Expr | None = None
         if isinstance(expr, Reduction) and root.is_reduction:
             start = start_of_terms(index_maps.fusion, expr, k)
         elif isinstance(expr, Scan) and k == expr.axis and expr.start is not ZERO:
             start = expr.start
-        weighed = None if start is None else _weighed(loop, tv, root, index_maps)
-        if start is None or weighed is None:
-            continue
-        first, weight = weighed
-        index_map = index_maps.reading(tv)
-        found = _known_before(simplify(substitute(start, index_maps.point(tv, index_map)), index_map.facts), loop, tv, index_maps, types)
-        if found is not None and prove(lt(first, weight), index_map.facts):  # in one iteration they are all before it
-            return _where_it_exists(maximum(found, 0) // weight, facts)
+        at = None if start is None else _in_loop(start, loop, tv, root, index_maps, types)
+        if at is not None and at.bound is not None and prove(lt(at.first, at.weight), at.facts):  # in one iteration they are all before it
+            return _where_it_exists(maximum(at.bound, 0) // at.weight, index_maps.ranges.facts)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _InLoop:
+    """A bound of terms along an axis that a loop goes over.
+
+    Attributes:
+        bound: in what is known before the loop; ``None``: it depends on more.
+        first, weight: the index of the axis is ``first`` and so many times the loop's variable; facts: those at the terms.
+    """
+
+    bound: Expr | None
+    first: Expr
+    weight: Expr
+    facts: Facts
+
+
+def _in_loop(bound: Expr, loop: Loop, tv: TensorView, root: Axis, index_maps: IndexMaps, types: tuple[ParallelType, ...]) -> _InLoop | None:
+    """A bound of the terms of ``tv`` along an axis, in a loop; ``None`` if the loop does not go over the axis."""
+    weighed = _weighed(loop, tv, root, index_maps)
+    if weighed is None:
+        return None
+    index_map = index_maps.reading(tv)
+    here = simplify(substitute(bound, index_maps.point(tv, index_map)), index_map.facts)
+    return _InLoop(_known_before(here, loop, tv, index_maps, types), *weighed, index_map.facts)
 
 
 def _weighed(loop: Loop, tv: TensorView, root: Axis, index_maps: IndexMaps) -> tuple[Expr, Expr] | None:

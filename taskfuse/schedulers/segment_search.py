@@ -13,6 +13,7 @@ from math import inf, prod
 from typing import Any
 
 from taskfuse.deadline import DeadlineError
+from taskfuse.ir.connectivity import components
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE
@@ -441,19 +442,8 @@ class Search:
 
     def _connected(self, p: Segment) -> list[Segment]:
         """The parts of a segment none of which reads a tensor of another one."""
-        left, parts = set(p), list[Segment]()
-        for tv in sorted(p, key=self.place.__getitem__):
-            if tv not in left:
-                continue
-            stack, part = [tv], {tv}
-            while stack:
-                one = stack.pop()
-                new = ((self.readers[one] | frozenset(self.reads[one])) & left) - part
-                part |= new
-                stack += new
-            left -= part
-            parts.append(frozenset(part))
-        return parts
+        order = sorted(p, key=self.place.__getitem__)
+        return [frozenset(part) for part in components(order, ((tv, own) for tv in order for own in self.reads[tv] if own in p))]
 
     def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
         """True if a reader of ``tv`` reads it where the reader itself is computed, by elementwise functions and reads at computed indices."""

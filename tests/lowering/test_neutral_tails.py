@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,12 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.ir.expr import Reduction
-from taskfuse.ir.scalar import Facts, parse_expr
+from taskfuse.ir.scalar import Expr, Facts, parse_expr
 from taskfuse.lowering.neutral_tails import condition_of_reads, end_of_terms, somewhere, start_of_terms
 from taskfuse.lowering.steps import lower
 
 OFFSETS = np.array([0, 3, 3, 7, 10], np.int32)
+BoundOfTerms = Callable[[tf.Fusion, Reduction, int], Expr | None]
 X = np.arange(10, dtype=np.float32) + 1
 SUMS = [6.0, 0.0, 22.0, 27.0]
 
@@ -108,15 +111,18 @@ def test_a_padded_axis_ends_with_what_is_padded() -> None:
     assert end_of_terms(fusion, expr, 0) is parse_expr("N")
 
 
-def test_one_factor_that_is_zero_is_not_enough() -> None:
+@pytest.mark.parametrize(("widths", "bound_of_terms", "wanted"), [((0, 5), end_of_terms, "N"), ((5, 0), start_of_terms, "5")])
+def test_one_factor_that_is_zero_is_not_enough(
+    widths: tuple[int, int], bound_of_terms: Callable[[tf.Fusion, Reduction, int], Expr | None], wanted: str
+) -> None:
     with tf.Fusion() as fusion:
         x, w = tf.define_tensor("N", name="x"), tf.define_tensor("N + 5", name="w")
-        one = tf.sum(tf.pad(x, (0, 5)) * w, 0)
-        dot = tf.matmul(tf.pad(x, (0, 5)), tf.pad(x, (0, 5)))
+        one = tf.sum(tf.pad(x, widths) * w, 0)
+        dot = tf.matmul(tf.pad(x, widths), tf.pad(x, widths))
         fusion.add_output(one, dot)
-    for tv, wanted in ((one, None), (dot, parse_expr("N"))):
+    for tv, bound in ((one, None), (dot, parse_expr(wanted))):
         expr = next(e for e in fusion.exprs() if isinstance(e, Reduction) and e.output is tv)
-        assert end_of_terms(fusion, expr, len(expr.output.root) - 1) is wanted
+        assert bound_of_terms(fusion, expr, len(expr.output.root) - 1) is bound
 
 
 def test_rows_that_a_table_names_are_not_in_registers() -> None:
@@ -300,17 +306,6 @@ def test_a_tile_too_late_is_refuted() -> None:
     assert tf.parse_kernel(text).verify().is_proved
     late = tf.parse_kernel(text.replace("max(blockIdx.x - 7, 0)//4", "max(blockIdx.x - 3, 0)//4"))
     assert late.verify().verdict is Verdict.REFUTED
-
-
-def test_starts_of_terms() -> None:
-    with tf.Fusion() as fusion:
-        x, w = tf.define_tensor("N", name="x"), tf.define_tensor("N + 5", name="w")
-        one = tf.sum(tf.pad(x, (5, 0)) * w, 0)
-        dot = tf.matmul(tf.pad(x, (5, 0)), tf.pad(x, (5, 0)))
-        fusion.add_output(one, dot)
-    for tv, wanted in ((one, None), (dot, parse_expr("5"))):
-        expr = next(e for e in fusion.exprs() if isinstance(e, Reduction) and e.output is tv)
-        assert start_of_terms(fusion, expr, len(expr.output.root) - 1) is wanted
 
 
 def test_a_scan_in_the_loop_needs_a_start_of_its_own() -> None:

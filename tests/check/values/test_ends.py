@@ -6,7 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir.meaning import meaning
-from tests.executions import changed, finding, gaps
+from tests.executions import changed, finding, gaps, is_bad_twin
 
 PLAIN = """\
 KERNEL k(x: float32[4, N]) -> (y: float32[4])
@@ -123,11 +123,7 @@ BAD = [
 
 @pytest.mark.parametrize(("name", "old", "new", "reason"), BAD)
 def test_bad_twins(name: str, old: str, new: str, reason: str) -> None:
-    bad = changed(KERNELS[name], old, new)
-    found = gaps(bad)
-    assert found
-    assert any(reason in r for r in found), found
-    assert finding(bad, N=6) != ""
+    is_bad_twin(changed(KERNELS[name], old, new), reason, N=6)
 
 
 def test_factors_behind_the_end_are_not_those_of_the_sum() -> None:
