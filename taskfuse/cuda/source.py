@@ -37,7 +37,7 @@ from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.offsets import lengths_name
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, element, sym
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, element, is_multiple, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, PlaceSearch
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.clusters import ranks
@@ -48,7 +48,7 @@ from taskfuse.kir.scope import kernel_facts
 from taskfuse.kir.shared_memory import shared_layout, summed_up
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, SetMaxNReg
 from taskfuse.kir.variant import ArgumentLayout, Variant
-from taskfuse.target import MAX_THREADS
+from taskfuse.target import MAX_THREADS, WARP
 
 COUNTER_BYTES = 8
 _HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in (*BLOCK_TYPES, *THREAD_TYPES)}
@@ -297,13 +297,23 @@ class _Emitter:
 
     def _indices(self) -> list[str]:
         """The hardware indices that the text uses, as signed integers: differences of them may be negative."""
-        lines = [f"const int {self.names[n]} = {hardware};" for n, hardware in _HARDWARE.items() if n in self.used.names]
+        agreed = self._agreed_indices()
+        texts = {n: f"__shfl_sync(0xffffffff, (int){hardware}, 0)" if n in agreed else hardware for n, hardware in _HARDWARE.items()}
+        lines = [f"const int {self.names[n]} = {text};" for n, text in texts.items() if n in self.used.names]
         for d in "xyz":
             if f"clusterIdx.{d}" in self.used.names:
                 helper = ptx.cluster_index(d)
                 self.helpers.add(helper)
                 lines.append(f"const int {self.names[f'clusterIdx.{d}']} = {helper.name}();")
         return lines
+
+    def _agreed_indices(self) -> list[str]:
+        """The thread indices that a warp has in common, in a kernel whose matrix descriptors depend on them. Where one lane tells the others, ptxas knows, too,
+        and computes descriptors in uniform registers, where ``wgmma`` needs them."""
+        if not any(isinstance(s, Wgmma) for s in walk(self.kernel)):
+            return []
+        facts, (x, y, _) = kernel_facts(self.kernel), self.kernel.block
+        return [p.index_name for p, inner in zip(THREAD_TYPES[1:], (x, x * y), strict=True) if is_multiple(inner, WARP, facts)]
 
     def _text(self, helpers: tuple[Helper, ...], parameters: list[str], head: list[str], body: list[str]) -> str:
         x, y, z = self.kernel.block
