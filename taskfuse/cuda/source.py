@@ -13,6 +13,7 @@ from dataclasses import replace
 from taskfuse.cuda import copy_instructions
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.exponents import with_fast_exponents
 from taskfuse.cuda.expressions import LENGTHS, Divisors, Indices, once
 from taskfuse.cuda.kernel_interface import accessed_by_threads
 from taskfuse.cuda.peeling import peeled
@@ -87,7 +88,8 @@ def emit(
     Raises:
         UnsupportedError: a construct with no CUDA form.
     """
-    found = _Emitter(peeled(kernel), dense(kernel) if variant is None else variant, fast_math, debug, chaos, locations).source()
+    printed = peeled(with_fast_exponents(kernel) if fast_math else kernel)
+    found = _Emitter(printed, dense(kernel) if variant is None else variant, fast_math, debug, chaos, locations).source()
     return replace(found, kernel=kernel)
 
 

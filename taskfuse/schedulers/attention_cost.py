@@ -278,6 +278,7 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     if not found.is_masked and found.columns >= SHARED_COLUMNS:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
     every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
+    every += [replace(c, staged=1) for c in every if c.staged and c.blocks and c.query_stages > 1 and found.is_masked]  # beside what blocks claim
     gains = target.attention.ahead_gains
     gaining = [c for c in every if c.warpgroups == c.stages == 2 and c.cluster == 1 and (found.columns, c.chunk) in gains]
     return every + [replace(c, is_pipelined=True) for c in gaining]
