@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from taskfuse.dtypes import float32
@@ -214,7 +214,7 @@ def _at_each(nest: Stmt, compared: Compute, factor: float) -> Stmt:
 # -- powers of 2 ------------------------------------------------------------------------------------------------------------------------
 
 
-def _as_powers(kernel: Kernel, moderate: Set[str]) -> Body:
+def _as_powers(kernel: Kernel, moderate: Collection[str]) -> Body:
     scalars = {b.name for b in kernel.buffers if b.dtype is float32 and MEDIA[b.memory].is_private and not b.shape}
     reads = [a.buffer for s in walk(kernel) for a in accesses(s)[1]]
     once = {name for name in scalars if reads.count(name) == 1}
@@ -229,14 +229,14 @@ def _as_powers(kernel: Kernel, moderate: Set[str]) -> Body:
     return visit(kernel.body)
 
 
-def _power(three: Sequence[Stmt], once: Set[str], moderate: Set[str]) -> Sequence[Stmt]:
+def _power(three: Sequence[Stmt], once: Collection[str], moderate: Collection[str]) -> Sequence[Stmt]:
     """``u = c * x; v = u - m; exp(v)``, where nothing else reads u and v, as a power of 2; other statements as they are."""
     match three:
         case [
             Compute(out=Access(buffer=product)) as first,
             Compute(out=Access(buffer=shifted), op=sub, operands=(Access(buffer=minuend), m), dtype=dtype) as second,
             Compute(op=exp, operands=(Access(buffer=exponent),), dtype=computed) as third,
-        ] if product == minuend and shifted == exponent and {product, shifted} <= once and sub is SUB and exp is ELEMENTWISE["exp"]:
+        ] if product == minuend and shifted == exponent and product in once and shifted in once and sub is SUB and exp is ELEMENTWISE["exp"]:
             made = _multiple(first)
             if made is None or made[0].buffer not in moderate or dtype is not float32 or computed is not float32 or not made[1]:
                 return three
