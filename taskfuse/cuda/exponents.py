@@ -42,7 +42,8 @@ def with_fast_exponents(kernel: Kernel) -> Kernel:
     if not moderate:
         return kernel
     multiples: set[str] = set()
-    for name in _registers(kernel):
+    compared = {a.buffer for s in walk(kernel) if isinstance(s, Compute) and s.op in EXTREMES for a in accesses(s)[1] if a != s.out}
+    for name in (b for b in _registers(kernel) if b in compared):
         unscaled = _Multiples(kernel, name, moderate).unscaled()
         multiples |= {name} if unscaled is not kernel else set()
         kernel = unscaled

@@ -149,7 +149,7 @@ def test_causal_rows_are_claimed_where_blocks_have_many() -> None:
         tf.schedulers.attention(attention(128, heads=(4, 16), sizes=(m, m), is_causal=True), sizes={"M": 4096} if m == "M" else {}).config
         for m in (4096, 128, "M")
     )
-    assert many == AttentionConfig(2, many.chunk, many.stages, blocks=132, staged=many.staged, is_pipelined=many.is_pipelined)
+    assert many == AttentionConfig(2, many.chunk, many.stages, blocks=132, query_stages=2, staged=many.staged, is_pipelined=many.is_pipelined)
     assert few.blocks == any_number.blocks == 0
 
 
