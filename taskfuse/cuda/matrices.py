@@ -106,9 +106,10 @@ __device__ __forceinline__ void wgmma_factor(T* a) {
 MATRIX = Helper(
     "matrix",
     """\
-// a wgmma matrix descriptor: the address in bits 0-13, in units of 16 bytes, of 18 bits at most, so nothing carries; and what is known of the layout above
+// a wgmma matrix descriptor: the address in bits 0-13, in units of 16 bytes, and what is known of the layout above. In a cluster, addresses have the block's rank
+// above their 18 bits
 __device__ __forceinline__ unsigned long long matrix(const void* base, unsigned units, unsigned long long layout) {
-  return layout & 0xffffffff00000000ull | (unsigned)layout + (shared_address(base) >> 4) + units;
+  return layout & 0xffffffff00000000ull | (unsigned)layout + ((shared_address(base) & 0x3ffff) >> 4) + units;
 }""",
     (SHARED_ADDRESS,),
     90,
