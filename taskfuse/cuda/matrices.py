@@ -106,8 +106,8 @@ __device__ __forceinline__ void wgmma_factor(T* a) {
 MATRIX = Helper(
     "matrix",
     """\
-// a wgmma matrix descriptor: the address in bits 0-13, in units of 16 bytes, and what is known of the layout above. In a cluster, addresses have the block's rank
-// above their 18 bits
+// a wgmma matrix descriptor: the address in bits 0-13, in units of 16 bytes, and what is known of the layout above. In a cluster, an address has the
+// block's rank above its 18 bits
 __device__ __forceinline__ unsigned long long matrix(const void* base, unsigned units, unsigned long long layout) {
   return layout & 0xffffffff00000000ull | (unsigned)layout + ((shared_address(base) & 0x3ffff) >> 4) + units;
 }""",
