@@ -369,25 +369,16 @@ class _BackToBackWalk:
         """The number of the last of the first products that a tensor depends on."""
         return max((k for k, first in enumerate(self.first) if depends(self.fusion, tv, (first,))), default=-1)
 
-    def _parts(self) -> list[tuple[str, list[TensorView]]]:
-        """The first products, then each last product behind the functions that it reads: it runs while those of the next one are computed."""
-        parts, left = [("first", list(self.first))], list(self.chunks)
-        for k, tv in enumerate(self.last):
-            mine = [c for c in left if depends(self.fusion, tv, (c,))]
-            left = [c for c in left if not among(c, mine)]
-            parts += [*([(f"elementwise{k}", mine)] if mine else []), (f"last{k}", [tv])]
-        return parts
-
     def _roles(self) -> None:
         """Where first and last products read all that is streamed, all first products are issued before anything is computed of them. Elsewhere, as tasks of
         their own would wait for, and release, what only they read between two products, the code of a walk is one task."""
         script = self.script
         load = script.task([*self.held, *self.streamed], "load")
         is_common = all(any(among(use.output, self.last) for use in storage_uses(self.fusion, tv)) for tv in self.streamed)
-        parts = self._parts() if is_common else [("walk", [*self.first, *self.chunks, *self.last])]
+        parts = {"first": self.first, "elementwise": self.chunks, "last": self.last} if is_common else {"walk": (*self.first, *self.chunks, *self.last)}
         tasks = [
             *([script.task(self.rows, "rows")] if self.rows else []),
-            *(script.task(tvs, name) for name, tvs in parts),
+            *(script.task(tvs, name) for name, tvs in parts.items()),
             script.task([tv for group in self.results for tv in group], "results"),
         ]
         script.make_roles(load, script.grouped(tasks, "consumer"))
