@@ -241,16 +241,10 @@ def _schedule(script: Script, config: NestedSumConfig) -> None:
         if config.stages > 1 and among(tv, of_rows):
             script.on(tv).circular_buffer(config.stages)
     script.comment("shared loops")
-    for tv in problem.terms:
-        script.on(tv).inline_at(7)
-    for tv in loads:
-        script.on(tv).inline_at(5)
-    for tv in problem.between:
-        script.on(tv).inline_at(5)
-    for tv in (*early, problem.inner):
-        script.on(tv).inline_at(4)
-    for tv in (*late, *(tv for tv in (*problem.behind, problem.outer) if not tv.is_output)):
-        script.on(tv).inline_at(2)
+    script.inline_at(list(problem.terms), 7)
+    script.inline_at([*loads, *problem.between], 5)
+    script.inline_at([*early, problem.inner], 4)
+    script.inline_at([*late, *(tv for tv in (*problem.behind, problem.outer) if not tv.is_output)], 2)
 
 
 def _has_rows(problem: NestedSums, tv: TensorView) -> bool:
