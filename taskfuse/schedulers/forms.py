@@ -265,7 +265,7 @@ def again(search: Search, extent: Sizes) -> Script | None:
         expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
         if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent) < 2 * size:
             continue
-        if not _is_short(fusion, expr):
+        if not _is_short(fusion, expr, extent):
             continue
         for use in [e for e in storage_uses(fusion, tv) if e.output in readers and not isinstance(e, Assemble) and table(fusion, e) is not tv]:
             script.recompute(tv, [use.output])
@@ -277,10 +277,14 @@ def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes) -> float:
     return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in _behind(fusion, expr).items() if not isinstance(definition, Pointwise))
 
 
-def _is_short(fusion: Fusion, expr: MathExpr) -> bool:
-    """True if at most :data:`MOST_AGAIN` functions compute an elementwise tensor, and none chooses or gathers."""
-    found = list(_behind(fusion, expr).values())
-    return sum(isinstance(e, Pointwise) for e in found) < MOST_AGAIN and not any(isinstance(e, FirstValid | Gather) for e in found)
+def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes) -> bool:
+    """True if at most :data:`MOST_AGAIN` functions compute an element of an elementwise tensor, and none chooses or gathers. Those that many elements have in
+    common, as the scales of rows are computed, count in proportion."""
+    found = _behind(fusion, expr)
+    if any(isinstance(e, FirstValid | Gather) for e in found.values()):
+        return False
+    again = sum(extent.elements(tv) for tv, e in found.items() if isinstance(e, Pointwise))
+    return again < MOST_AGAIN * extent.elements(expr.output)
 
 
 def _behind(fusion: Fusion, expr: MathExpr) -> dict[TensorView, MathExpr | None]:
