@@ -36,6 +36,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.short_runs import sum_short_runs_last
 from taskfuse.schedulers.short_sums import unroll_short_sums
 from taskfuse.schedulers.walks import walks_apart
 
@@ -91,6 +92,7 @@ class Forms:
         self._add("with views before products", lambda: canonical(fusion, extent))
         self._add("with reductions where they are read", lambda: where_read(fusion, extent))
         self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
+        self._add("with short runs of rows summed last", lambda: sum_short_runs_last(fusion, extent))
         best = min(self._searches, key=lambda search: search.us, default=None)
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))

@@ -208,6 +208,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         columns=extent(columns),
         width=space.width,
         is_inner=space.is_inner,
+        run=extent(space.extent(space.run)) if space.is_inner and len(space.run) < len(space.reduced) else None,
         phases=phases.count,
         loads=tuple(tv.dtype.itemsize for tv in own if tv in contiguous),
         crossed=sum(tv.is_input and keys.key(tv.logical[-1]) != beside for tv in own if tv in contiguous),

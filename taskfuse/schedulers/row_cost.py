@@ -49,6 +49,8 @@ class RowProblem:
         rows, columns: elements that are kept and reduced.
         width: elements of a vector.
         is_inner: vectors lie along a row; else across rows.
+        run: elements of a row that lie side by side in memory, where kept axes stand between the reduced ones; ``None``: all, or vectors lie across rows. After
+            a run come those of the next rows.
         phases: passes over a row.
         loads: bytes of an element, of each input that has rows of its own.
         store_bytes: of each element, of all outputs.
@@ -75,6 +77,7 @@ class RowProblem:
     columns: int
     width: int = 8
     is_inner: bool = True
+    run: int | None = None
     phases: int = 1
     loads: tuple[int, ...] = (2,)
     store_bytes: int = 2
@@ -250,12 +253,27 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
         "instructions": target.issue_us(work / full, min(target.sms, total)),
         "waits": waves * cycles / target.clock_mhz,
         "lookups": problem.crossed * elements / WARP * min(WARP, config.threads if problem.is_inner else config.rows) / target.cycles_per_us,
+        **_runs(problem, config, walks),
     }
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
     us += target.overlap_us if config.blocks > 1 else 0.0  # its launch is cooperative
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
     return RowEstimate(config, us, needed, held, bound, block=block, is_cooperative=config.blocks > 1)
+
+
+def _runs(problem: RowProblem, config: RowConfig, walks: int) -> dict[str, float]:
+    """Microseconds for runs of elements that are no row's all: each begins and ends within a sector, but where a block has the next row, too; and a warp looks
+    up the lines of all runs that its threads have."""
+    if problem.run is None:
+        return {}
+    target, elements = problem.target, problem.rows * problem.columns
+    beside = problem.run * config.rows
+    sizes = [*problem.loads * walks, *([problem.store_bytes] if problem.store_bytes else [])]
+    moved = sum(elements * size * (1 + (SECTOR_BYTES - size) / (beside * size)) for size in sizes if size < SECTOR_BYTES)
+    asked = min(WARP, config.threads) * problem.width
+    lines = sum(1 + asked / problem.run for _ in sizes) * elements / asked
+    return {"sectors": moved / target.l2_bytes_per_us, "lines": lines / target.cycles_per_us}
 
 
 def _exchange(problem: RowProblem, config: RowConfig, total: int) -> float:
