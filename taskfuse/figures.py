@@ -326,7 +326,8 @@ class AssumedFigures:
         grid_us: time of a grid barrier.
         update_us: time of each of several updates of one element, which are serialized.
         level_us: time of the barriers of one level of a scan's totals.
-        division_instructions, trip_instructions: instructions of a division by a constant, and of a loop's trip.
+        division_instructions, trip_instructions, place_instructions: instructions of a division by a constant, of a loop's trip, and of the address and the
+            load of one element.
         mma_share: rate of ``mma.sync`` relative to ``wgmma`` on a GPU with both.
         load_cycles: latency of a load from Global memory with no other load in flight: between the latencies of L2 and DRAM.
         chain_cycles: latency from an instruction of a thread to one that depends on it.
@@ -340,6 +341,7 @@ class AssumedFigures:
     level_us: float = 0.5
     division_instructions: int = 5
     trip_instructions: int = 3
+    place_instructions: int = 8
     mma_share: float = 0.6
     load_cycles: int = 500
     chain_cycles: int = 4
