@@ -351,7 +351,6 @@ def test_what_a_vector_has_one_element_of_is_not_the_widest() -> None:
         assert widest(fusion, align(Script(fusion), fusion)) == size
 
 
-
 def test_instructions_of_a_point() -> None:
     fusion = built(lambda: [tf.sum(tf.exp(tensor("x", 8)), 0)])
     total = fusion.outputs[0]
