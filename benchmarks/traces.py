@@ -178,8 +178,9 @@ def by_kernel(run: Any, calls: Sequence[Callable[[], object]]) -> list[float] | 
     """Median microseconds of each kernel of a run, from the end of the one before to its own; ``None`` if the profiler tells of other kernels than its."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
         torch.cuda._sleep(BUSY)
-        for call in calls * ROUNDS:
-            call()
+        for _ in range(ROUNDS):
+            for call in calls:
+                call()
         torch.cuda.synchronize()
     results: Any = seen.profiler.kineto_results
     events = [e for e in results.events() if "CUDA" in str(e.device_type()) and not e.name().startswith("Mem") and "(" not in e.name()]  # of torch: C++ names

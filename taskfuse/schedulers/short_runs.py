@@ -42,7 +42,8 @@ def sum_short_runs_last(fusion: Fusion, extent: Sizes) -> Script | None:
 def _outside(expr: Reduction, extent: Sizes) -> list[int]:
     """The reduced axes before the last kept one, if few elements lie side by side after it."""
     tv = expr.output
-    if len(expr.operands) > 1 or expr.rescaled is not None or tv.schedule.transforms or (tv.dtype.is_float and tv.dtype.bits < float32.bits):
+    is_rounded = tv.dtype.is_float and tv.dtype.bits < float32.bits  # twice, then
+    if len(expr.operands) > 1 or expr.rescaled is not None or not expr.is_whole or tv.schedule.transforms or is_rounded:
         return []
     last = max((k for k, a in enumerate(tv.root) if not a.is_reduction and a.extent is not ONE), default=0)
     runs = [k for k, a in enumerate(tv.root) if a.is_reduction and k > last]
