@@ -346,7 +346,7 @@ def _carrying(a: _Use, b: _Use, at: int) -> tuple[_Block, PNode] | None:
     trip of each loop has elements of its own, which one index of both accesses counts."""
     for depth in reversed(range(at)):
         loop = a.path[depth][1]
-        if isinstance(loop, PLoop) and not (a.access.buffer == b.access.buffer and _count(loop, a.access, b.access)):
+        if isinstance(loop, PLoop) and loop.extent is not ONE and not (a.access.buffer == b.access.buffer and _count(loop, a.access, b.access)):
             return a.path[depth + 1]
     return None
 
