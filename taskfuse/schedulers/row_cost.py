@@ -1,7 +1,8 @@
 """The cost model of rows: how many threads and blocks share a row, and where it is kept between phases.
 
-A kernel takes the greatest of four times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions, the cache
-lines that it looks up, and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store.
+A kernel takes the greatest of several times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions, the cache
+lines that it looks up, the beginnings of its blocks, and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges
+between threads, and for its store.
 Blocks that are resident together wait at the same time; a block that is alone also waits for its bytes. The figures are those of the target
 (:class:`taskfuse.figures.RowFigures`); register counts, and where walks are unrolled, were fitted to the same schedules.
 """
@@ -252,6 +253,7 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
         "memory": target.dram_us(loaded + stored) + again / speed,
         "instructions": target.issue_us(work / full, min(target.sms, total)),
         "waits": waves * cycles / target.clock_mhz,
+        "blocks": total / target.sms * figures.block_cycles / target.clock_mhz,
         "lookups": problem.crossed * elements / WARP * min(WARP, config.threads if problem.is_inner else config.rows) / target.cycles_per_us,
         **_runs(problem, config, walks),
     }
@@ -333,7 +335,8 @@ def _rows(problem: RowProblem, threads: int) -> list[int]:
     fewest = min(8, 1 << (problem.row_vectors - 1).bit_length())
     sector = ceil(SECTOR_BYTES / (problem.width * min(problem.loads, default=FULL)))
     narrow = [n for n in (2, 4) if sector <= n < fewest and n * threads >= FEWEST_THREADS and ceil(problem.row_vectors / fewest) < problem.target.sms]
-    return [n for n in (*narrow, fewest, 16, 32, 64) if n * threads <= MAX_THREADS and (n <= fewest or n < 2 * problem.row_vectors)]
+    several = [n for n in (16, 32, 64, 128, 256) if n <= 64 or n * threads <= 2 * FEWEST_THREADS]
+    return [n for n in (*narrow, fewest, *several) if n * threads <= MAX_THREADS and (n <= fewest or n < 2 * problem.row_vectors)]
 
 
 def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:
