@@ -210,7 +210,7 @@ class RowFigures:
         issue_cycles, function_cycles: cycles from one instruction of a thread to its next, and further cycles of a special function.
         instructions, copy_instructions, function_instructions: instructions per element: of a phase; of a load from memory again; of a special function.
         overhead_instructions: instructions per thread and phase.
-        block_cycles: cycles of a multiprocessor to begin a block: 73728 blocks of a warp each, sums of 8 rows of 512 x 512 x 3 x 3 float32, took 46 us.
+        block_cycles: cycles of a multiprocessor to begin a block: 73728 blocks of a warp each, sums of 8 x 2359296 float32, took 46 us, at 140 cycles a block.
         others: share of the shorter times that does not overlap with the longest.
         warp_vectors: the most vectors of a row that one warp walks alone: longer rows were 3 to 10% slower by warps than by blocks
             (``benchmarks/online.py``, on an H100).
@@ -230,7 +230,7 @@ class RowFigures:
     copy_instructions: float = 3
     function_instructions: float = 4
     overhead_instructions: float = 20
-    block_cycles: float = 140
+    block_cycles: float = 160
     others: float = 0.18
     warp_vectors: int = 1024
 

@@ -1,8 +1,8 @@
 """The cost model of rows: how many threads and blocks share a row, and where it is kept between phases.
 
 A kernel takes the greatest of several times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions, the cache
-lines that it looks up, the beginnings of its blocks, and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges
-between threads, and for its store.
+lines that it looks up, and its waits; but at least what its blocks take to begin. A block waits for its loads, for the instructions of one thread, for its
+exchanges between threads, and for its store.
 Blocks that are resident together wait at the same time; a block that is alone also waits for its bytes. The figures are those of the target
 (:class:`taskfuse.figures.RowFigures`); register counts, and where walks are unrolled, were fitted to the same schedules.
 """
@@ -253,12 +253,12 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
         "memory": target.dram_us(loaded + stored) + again / speed,
         "instructions": target.issue_us(work / full, min(target.sms, total)),
         "waits": waves * cycles / target.clock_mhz,
-        "blocks": total / target.sms * figures.block_cycles / target.clock_mhz,
         "lookups": problem.crossed * elements / WARP * min(WARP, config.threads if problem.is_inner else config.rows) / target.cycles_per_us,
         **_runs(problem, config, walks),
     }
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
+    us = max(us, target.kernel_us(total / target.sms * figures.block_cycles / target.clock_mhz))
     us += target.overlap_us if config.blocks > 1 else 0.0  # its launch is cooperative
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
     return RowEstimate(config, us, needed, held, bound, block=block, is_cooperative=config.blocks > 1)

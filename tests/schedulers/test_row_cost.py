@@ -146,3 +146,10 @@ def test_short_runs_cost_parts_of_sectors_and_lines() -> None:
     assert long == pytest.approx(estimate(whole, config).us, rel=0.2)
     assert short > 1.3 * long
     assert estimate(replace(whole, run=9), RowConfig(32, 8, 8)).us < short  # the next rows have the rest of the sectors
+
+
+def test_blocks_of_short_rows_are_few_enough_to_begin() -> None:
+    """Sums of 8 terms, of which each thread has one: blocks of a warp would begin for longer than the memory moves."""
+    sums = RowProblem(1 << 21, 8, width=1, is_inner=False, loads=(4,), store_bytes=4)
+    assert estimate(sums, RowConfig(1, 32, 8)).us > 1.1 * rank(sums)[0].us
+    assert rank(sums)[0].config.rows >= 64
