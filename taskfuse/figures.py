@@ -211,6 +211,8 @@ class RowFigures:
         instructions, copy_instructions, function_instructions: instructions per element: of a phase; of a load from memory again; of a special function.
         overhead_instructions: instructions per thread and phase.
         block_cycles: cycles of a multiprocessor to begin a block: 73728 blocks of a warp each, sums of 8 x 2359296 float32, took 46 us, at 140 cycles a block.
+        scattered_sectors: sectors of the L2 cache's bandwidth that the store of one element takes, where those beside it are stored by other blocks: 512 x 1024
+            bfloat16 across rows took about 9 us.
         others: share of the shorter times that does not overlap with the longest.
         warp_vectors: the most vectors of a row that one warp walks alone: longer rows were 3 to 10% slower by warps than by blocks
             (``benchmarks/online.py``, on an H100).
@@ -231,6 +233,7 @@ class RowFigures:
     function_instructions: float = 4
     overhead_instructions: float = 20
     block_cycles: float = 160
+    scattered_sectors: float = 3
     others: float = 0.18
     warp_vectors: int = 1024
 

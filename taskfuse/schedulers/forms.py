@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from math import inf
 from typing import Final
 
 from taskfuse.errors import UnsupportedError
@@ -86,41 +85,36 @@ class Forms:
         self._search()
 
     def _search(self) -> None:
-        """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks; then the best form so far with long
-        sums in chunks, short ones element by element, factors packed, and cuts through narrow tensors, one after another; and what is sent to elements in
-        gather form."""
+        """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks, and the better of these with long sums
+        in chunks, those of products and others, short ones element by element, factors packed, and cuts through narrow tensors; and what is sent to elements
+        in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
         self._add("with reductions where they are read", lambda: where_read(fusion, extent))
         self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
         self._add("with short runs of rows summed last", lambda: sum_short_runs_last(fusion, extent))
+        best = min(self._searches, key=lambda search: search.us, default=None)
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
-        if self._searches:
-            self._add_to_best("with products where copies of them are", lambda best: canonical(best.fusion, extent, copied(best)), begins=True)
-            self._add_to_best("with long sums of products in chunks", lambda best: chunk_long_products(best.fusion, extent))
-            self._add_to_best("with packed factors of products", lambda best: pack_products(best.fusion, extent))
-            self._add_to_best("with long sums in chunks", lambda best: chunk_long_sums(best.fusion, extent))
-            self._add_to_best("with short sums element by element", lambda best: unroll_short_sums(best.fusion, extent), begins=True)
-            self._add_to_best("with widened tensors at each reader", lambda best: narrowed(best.fusion, extent), begins=True)
-            self._add_to_best("with wide tensors at each reader", lambda best: repeated(best.fusion, extent), begins=True)
-            self._add_to_best("with tensors computed on both sides of cuts", lambda best: again(best, extent), begins=True)
+        if best is not None:
+            own = best.moves[len(self._moves) :]
+            self._add("with products where copies of them are", lambda: canonical(best.fusion, extent, copied(best)), own, best)
+            found = len(self._searches)
+            self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
+            chunked = min([best, *self._searches[found:]], key=lambda search: search.us)
+            self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
+            self._add("with long sums in chunks", lambda: chunk_long_sums(chunked.fusion, extent), chunked.moves[len(self._moves) :])
+            self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own, best)
+            self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own, best)
+            self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own, best)
+            self._add("with tensors computed on both sides of cuts", lambda: again(best, extent), own, best)
 
         def gather() -> Script | None:
             form = gathered(fusion)
-            return form if form is not None and roofline(form.fusion, extent) < min((search.us for search in self._searches), default=inf) else None
+            return form if form is not None and (best is None or roofline(form.fusion, extent) < best.us) else None
 
         self._add("in gather form", gather)
-
-    def _add_to_best(self, what: str, make: Callable[[Search], Script | None], *, begins: bool = False) -> None:
-        """Search a form of the best form so far, if there is one.
-
-        Args:
-            begins: its segments are those to begin with.
-        """
-        best = min(self._searches, key=lambda search: search.us)
-        self._add(what, lambda: make(best), best.moves[len(self._moves) :], best if begins else None)
 
     def segmentation(self, reason: str) -> Segmentation:
         """The fastest segmentation that the searches end with.

@@ -58,6 +58,7 @@ class RowProblem:
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
         crossed: how many of those inputs have their elements along another axis side by side: each element of a vector is an access of its own, and each thread
             along the vectors reads another line of memory.
+        scattered: how many outputs have them so: a warp stores a part of a sector for each of its threads.
         beside: the same of inputs that lack the contiguous axis: a vector of the others takes one element of theirs, such as a row's place in a table.
         again: bytes that phases after the first to need them load again, if nothing is kept; ``None``: each phase needs all inputs.
         common: bytes of an element, of each input that all rows share, such as weights.
@@ -85,6 +86,7 @@ class RowProblem:
     loaded: float | None = None
     stored: float | None = None
     crossed: int = 0
+    scattered: int = 0
     beside: tuple[int, ...] = ()
     again: float | None = None
     common: tuple[int, ...] = ()
@@ -249,11 +251,13 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     work = elements * per_element * lanes / threads + total * lanes * problem.phases * figures.overhead_instructions
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
+    along = config.threads if problem.is_inner else config.rows
     times = {
         "memory": target.dram_us(loaded + stored) + again / speed,
         "instructions": target.issue_us(work / full, min(target.sms, total)),
         "waits": waves * cycles / target.clock_mhz,
-        "lookups": problem.crossed * elements / WARP * min(WARP, config.threads if problem.is_inner else config.rows) / target.cycles_per_us,
+        "lookups": (problem.crossed + problem.scattered) * elements / WARP * min(WARP, along) / target.cycles_per_us,
+        "scattered": problem.scattered * elements * figures.scattered_sectors * SECTOR_BYTES / target.l2_bytes_per_us,
         **_runs(problem, config, walks),
     }
     bound = max(times, key=lambda name: times[name])

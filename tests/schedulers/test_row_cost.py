@@ -153,3 +153,8 @@ def test_blocks_of_short_rows_are_few_enough_to_begin() -> None:
     sums = RowProblem(1 << 21, 8, width=1, is_inner=False, loads=(4,), store_bytes=4)
     assert estimate(sums, RowConfig(1, 32, 8)).us > 1.1 * rank(sums)[0].us
     assert rank(sums)[0].config.rows >= 64
+
+
+def test_stores_along_another_axis_cost_sectors() -> None:
+    rows = RowProblem(4096, 4096, phases=2, held=((Keep.REGISTERS, 2),))
+    assert rank(replace(rows, scattered=1))[0].us > 2 * rank(rows)[0].us
