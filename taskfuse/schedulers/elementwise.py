@@ -299,8 +299,15 @@ def _along(fusion: Fusion, read: Read, reader: TensorView, axis: int, width: int
 
 
 def widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
-    """Bytes of the widest element that is loaded or stored."""
-    return max([r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads] + [tv.dtype.itemsize for tv in fusion.outputs])
+    """Bytes of the widest element that is loaded or stored, of those that are others along the last axis: a vector takes one element of the statistics of its
+    channel."""
+    moving = [r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if leaf.tensor.root and _moves(r, iteration_symbol(len(leaf.tensor.root) - 1))]
+    return max(moving + [tv.dtype.itemsize for tv in fusion.outputs])
+
+
+def _moves(read: Read, symbol: Expr) -> bool:
+    """True if what is read depends on an index."""
+    return any(symbol.free & e.free for e in (*read.index, read.valid))
 
 
 def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:

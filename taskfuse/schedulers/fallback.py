@@ -109,7 +109,7 @@ def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView]
     steps = max(1.0, *trips.values())
     again = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
     total = work(fusion, extent)
-    total = replace(total, instructions=total.instructions + _serial_instructions(fusion, extent))
+    total = replace(total, instructions=total.instructions + _serial_instructions(fusion, extent) + _place_instructions(fusion, extent))
     target = extent.target
     again_bytes, lines = _reread(fusion, extent)
     us = max(total.us(SCALAR_BYTES), target.kernel_us(again_bytes / target.l2_bytes_per_us, lines / target.cycles_per_us))
@@ -165,6 +165,19 @@ def _serial_instructions(fusion: Fusion, extent: Sizes) -> float:
         if e.output in inside:
             each = extent.target.assumed.trip_instructions * (e.output in loops) + len(storage_reads(fusion, e))
             found += each * prod(extent(a.extent) for a in e.output.root)
+    return found
+
+
+def _place_instructions(fusion: Fusion, extent: Sizes) -> float:
+    """Instructions of all threads to find the place of their element, a division and a remainder for each further axis, and to load what that needs, element by
+    element: nothing of it is the same for the next elements, as it is for those of a vector."""
+    assumed, found = extent.target.assumed, 0.0
+    for root in stored(fusion):
+        axes = sum(a.extent is not ONE for a in root.root if not a.is_reduction)
+        found += 2 * assumed.division_instructions * max(0, axes - 1) * prod(extent(a.extent) for a in root.root if not a.is_reduction)
+    for e in needed(fusion):
+        loads = sum(read.tensor.is_input for read in storage_reads(fusion, e))
+        found += assumed.place_instructions * loads * prod(extent(a.extent) for a in e.output.root)
     return found
 
 

@@ -36,6 +36,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.short_runs import sum_short_runs_last
 from taskfuse.schedulers.short_sums import unroll_short_sums
 from taskfuse.schedulers.walks import walks_apart
 
@@ -85,25 +86,28 @@ class Forms:
 
     def _search(self) -> None:
         """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks, and the better of these with long sums
-        in chunks, short ones element by element, factors packed, and cuts through narrow tensors; and what is sent to elements in gather form."""
+        in chunks, those of products and others, short ones element by element, factors packed, and cuts through narrow tensors; and what is sent to elements
+        in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
         self._add("with reductions where they are read", lambda: where_read(fusion, extent))
         self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
+        self._add("with short runs of rows summed last", lambda: sum_short_runs_last(fusion, extent))
         best = min(self._searches, key=lambda search: search.us, default=None)
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
             own = best.moves[len(self._moves) :]
             self._add("with products where copies of them are", lambda: canonical(best.fusion, extent, copied(best)), own, best)
+            found = len(self._searches)
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
+            chunked = min([best, *self._searches[found:]], key=lambda search: search.us)
             self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
-            self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
+            self._add("with long sums in chunks", lambda: chunk_long_sums(chunked.fusion, extent), chunked.moves[len(self._moves) :])
             self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own, best)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own, best)
             self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own, best)
-
             self._add("with tensors computed on both sides of cuts", lambda: again(best, extent), own, best)
 
         def gather() -> Script | None:
@@ -265,7 +269,7 @@ def again(search: Search, extent: Sizes) -> Script | None:
         expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
         if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent) < 2 * size:
             continue
-        if not _is_short(fusion, expr):
+        if not _is_short(fusion, expr, extent):
             continue
         for use in [e for e in storage_uses(fusion, tv) if e.output in readers and not isinstance(e, Assemble) and table(fusion, e) is not tv]:
             script.recompute(tv, [use.output])
@@ -277,10 +281,14 @@ def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes) -> float:
     return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in _behind(fusion, expr).items() if not isinstance(definition, Pointwise))
 
 
-def _is_short(fusion: Fusion, expr: MathExpr) -> bool:
-    """True if at most :data:`MOST_AGAIN` functions compute an elementwise tensor, and none chooses or gathers."""
-    found = list(_behind(fusion, expr).values())
-    return sum(isinstance(e, Pointwise) for e in found) < MOST_AGAIN and not any(isinstance(e, FirstValid | Gather) for e in found)
+def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes) -> bool:
+    """True if at most :data:`MOST_AGAIN` functions compute an element of an elementwise tensor, and none chooses or gathers. Those that many elements have in
+    common, as the scales of rows are computed, count in proportion."""
+    found = _behind(fusion, expr)
+    if any(isinstance(e, FirstValid | Gather) for e in found.values()):
+        return False
+    again = sum(extent.elements(tv) for tv, e in found.items() if isinstance(e, Pointwise))
+    return again < MOST_AGAIN * extent.elements(expr.output)
 
 
 def _behind(fusion: Fusion, expr: MathExpr) -> dict[TensorView, MathExpr | None]:

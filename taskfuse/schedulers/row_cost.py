@@ -1,7 +1,8 @@
 """The cost model of rows: how many threads and blocks share a row, and where it is kept between phases.
 
-A kernel takes the greatest of four times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions, the cache
-lines that it looks up, and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store.
+A kernel takes the greatest of several times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions, the cache
+lines that it looks up, and its waits; but at least what its blocks take to begin. A block waits for its loads, for the instructions of one thread, for its
+exchanges between threads, and for its store.
 Blocks that are resident together wait at the same time; a block that is alone also waits for its bytes. The figures are those of the target
 (:class:`taskfuse.figures.RowFigures`); register counts, and where walks are unrolled, were fitted to the same schedules.
 """
@@ -49,12 +50,15 @@ class RowProblem:
         rows, columns: elements that are kept and reduced.
         width: elements of a vector.
         is_inner: vectors lie along a row; else across rows.
+        run: elements of a row that lie side by side in memory, where kept axes stand between the reduced ones; ``None``: all, or vectors lie across rows. After
+            a run come those of the next rows.
         phases: passes over a row.
         loads: bytes of an element, of each input that has rows of its own.
         store_bytes: of each element, of all outputs.
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
         crossed: how many of those inputs have their elements along another axis side by side: each element of a vector is an access of its own, and each thread
             along the vectors reads another line of memory.
+        scattered: how many outputs have them so: a warp stores a part of a sector for each of its threads.
         beside: the same of inputs that lack the contiguous axis: a vector of the others takes one element of theirs, such as a row's place in a table.
         again: bytes that phases after the first to need them load again, if nothing is kept; ``None``: each phase needs all inputs.
         common: bytes of an element, of each input that all rows share, such as weights.
@@ -75,12 +79,14 @@ class RowProblem:
     columns: int
     width: int = 8
     is_inner: bool = True
+    run: int | None = None
     phases: int = 1
     loads: tuple[int, ...] = (2,)
     store_bytes: int = 2
     loaded: float | None = None
     stored: float | None = None
     crossed: int = 0
+    scattered: int = 0
     beside: tuple[int, ...] = ()
     again: float | None = None
     common: tuple[int, ...] = ()
@@ -245,17 +251,35 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     work = elements * per_element * lanes / threads + total * lanes * problem.phases * figures.overhead_instructions
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
+    along = config.threads if problem.is_inner else config.rows
     times = {
         "memory": target.dram_us(loaded + stored) + again / speed,
         "instructions": target.issue_us(work / full, min(target.sms, total)),
         "waits": waves * cycles / target.clock_mhz,
-        "lookups": problem.crossed * elements / WARP * min(WARP, config.threads if problem.is_inner else config.rows) / target.cycles_per_us,
+        "lookups": (problem.crossed + problem.scattered) * elements / WARP * min(WARP, along) / target.cycles_per_us,
+        "scattered": problem.scattered * elements * figures.scattered_sectors * SECTOR_BYTES / target.l2_bytes_per_us,
+        **_runs(problem, config, walks),
     }
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
+    us = max(us, target.kernel_us(total / target.sms * figures.block_cycles / target.clock_mhz))
     us += target.overlap_us if config.blocks > 1 else 0.0  # its launch is cooperative
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
     return RowEstimate(config, us, needed, held, bound, block=block, is_cooperative=config.blocks > 1)
+
+
+def _runs(problem: RowProblem, config: RowConfig, walks: int) -> dict[str, float]:
+    """Microseconds for runs of elements that are no row's all: each begins and ends within a sector, but where a block has the next row, too; and a warp looks
+    up the lines of all runs that its threads have."""
+    if problem.run is None:
+        return {}
+    target, elements = problem.target, problem.rows * problem.columns
+    beside = problem.run * config.rows
+    sizes = [*problem.loads * walks, *([problem.store_bytes] if problem.store_bytes else [])]
+    moved = sum(elements * size * (1 + (SECTOR_BYTES - size) / (beside * size)) for size in sizes if size < SECTOR_BYTES)
+    asked = min(WARP, config.threads) * problem.width
+    lines = sum(1 + asked / problem.run for _ in sizes) * elements / asked
+    return {"sectors": moved / target.l2_bytes_per_us, "lines": lines / target.cycles_per_us}
 
 
 def _exchange(problem: RowProblem, config: RowConfig, total: int) -> float:
@@ -315,7 +339,8 @@ def _rows(problem: RowProblem, threads: int) -> list[int]:
     fewest = min(8, 1 << (problem.row_vectors - 1).bit_length())
     sector = ceil(SECTOR_BYTES / (problem.width * min(problem.loads, default=FULL)))
     narrow = [n for n in (2, 4) if sector <= n < fewest and n * threads >= FEWEST_THREADS and ceil(problem.row_vectors / fewest) < problem.target.sms]
-    return [n for n in (*narrow, fewest, 16, 32, 64) if n * threads <= MAX_THREADS and (n <= fewest or n < 2 * problem.row_vectors)]
+    several = [n for n in (16, 32, 64, 128, 256) if n <= 64 or n * threads <= 2 * FEWEST_THREADS]
+    return [n for n in (*narrow, fewest, *several) if n * threads <= MAX_THREADS and (n <= fewest or n < 2 * problem.row_vectors)]
 
 
 def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:

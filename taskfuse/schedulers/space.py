@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from taskfuse.ir.axes import Axis, iteration_position
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -35,6 +36,7 @@ class Space:
         loads: inputs of which each iteration reads the element at its own place; others may read them elsewhere.
         moved: tensors that are elements of an input from other places: through views, or at computed indices.
         width: elements along the contiguous axis that are one access of the tensor with the smallest elements.
+        run: positions of the last axes in the order of memory that are all reduced, or all kept: elements along them lie side by side.
         again: root axes of tensors that have all of them as well, in the same order, but share some with none that has ``axes``: what a phase computes
             again of nothing that is loaded, as a mask of positions.
     """
@@ -46,6 +48,7 @@ class Space:
     loads: tuple[TensorView, ...]
     moved: tuple[TensorView, ...]
     width: int
+    run: tuple[int, ...]
     again: tuple[tuple[Axis, ...], ...] = ()
 
     def extent(self, positions: Iterable[int]) -> Expr:
@@ -133,8 +136,9 @@ def find(fusion: Fusion) -> Space:
     inner = order[-1] in reduced
     positions = tuple(space[k] for k in order if k in reduced)
     width = _width(fusion, memory, len(space), reference.root[(positions if inner else kept)[-1]].extent)
+    run = tuple(space[k] for k in takewhile(lambda k: (k in reduced) == inner, reversed(order)))
     moved = tuple(e.output for e in code if space.keys() == axes[e.output].keys() and _is_moved(fusion, e))
-    return Space(reference.root, kept, positions, inner, loads, moved, width)
+    return Space(reference.root, kept, positions, inner, loads, moved, width, run)
 
 
 def split_reductions(script: Script) -> None:

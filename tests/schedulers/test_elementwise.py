@@ -344,6 +344,13 @@ def test_the_widest_element() -> None:
     assert widest(fusion, ()) == 2
 
 
+def test_what_a_vector_has_one_element_of_is_not_the_widest() -> None:
+    """As the mean of a channel in float32, of which a vector of its elements takes one; weights of columns are loaded as vectors."""
+    for shape, size in (([4, 8, 1], 2), ([16], 4)):
+        fusion = built(lambda shape=shape: [tf.cast(tensor("x", 4, 8, 16, dtype=tf.bfloat16) * tensor("scale", *shape), tf.bfloat16)])
+        assert widest(fusion, align(Script(fusion), fusion)) == size
+
+
 def test_instructions_of_a_point() -> None:
     fusion = built(lambda: [tf.sum(tf.exp(tensor("x", 8)), 0)])
     total = fusion.outputs[0]

@@ -218,3 +218,26 @@ def test_what_does_not_depend_on_an_axis_is_computed_once() -> None:
     with tf.Fusion("plain") as fusion:
         fusion.add_output(tensor("x", 8, 16) @ tensor("w", 16, 8))
     assert forms.narrow(fusion) is None
+
+
+def test_forms_build_on_the_best_one() -> None:
+    """The gradients of a linear layer's weights and bias: both sums are long, and each is divided."""
+    with tf.Fusion("gradients") as fusion:
+        x, dy = (tf.define_tensor([7056, n], dtype=tf.bfloat16, name=name) for name, n in (("x", 1024), ("dy", 256)))
+        fusion.add_output(dy.T @ x)
+        fusion.add_output(tf.sum(dy, 0))
+    found = segmenter.choose_segments(fusion)
+    assert sum("chunk_reduction" in line for line in found.moved) == 2
+
+
+def test_scales_of_rows_do_not_keep_elements_from_being_computed_again() -> None:
+    """Sums over rows and over columns of scaled elements: many functions compute a scale, and few an element."""
+    with tf.Fusion("scaled") as fusion:
+        x, scale = tf.define_tensor([8192, 2048], name="x"), tf.define_tensor([8192, 1], name="scale")
+        for _ in range(forms.MOST_AGAIN):
+            scale = scale * scale + 1.0
+        scaled = x * scale
+        for axis in (0, 1):
+            fusion.add_output(tf.sum(scaled * scaled if axis else scaled, axis))
+    found = segmenter.choose_segments(fusion)
+    assert sum(size for _, size in found.crossing) < 4 * 8192 * 10
