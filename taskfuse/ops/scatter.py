@@ -51,11 +51,12 @@ from taskfuse.ops.create import extent
 from taskfuse.ops.gather import check_along, check_indices, define_gather
 from taskfuse.ops.jagged import jagged_to_padded_dense
 from taskfuse.ops.keywords import axial
+from taskfuse.ops.known_places import box_of, known_spans, with_box
 from taskfuse.ops.points import Points, from_the_start, gathered, is_named
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, indexed, op
 from taskfuse.ops.select import pad
-from taskfuse.ops.views import broadcast_to, reshape
+from taskfuse.ops.views import broadcast_to, permute, reshape
 
 __all__ = ["bincount", "index_add", "index_put", "scatter", "scatter_add", "scatter_reduce", "segment_sum"]
 
@@ -133,7 +134,7 @@ def _chosen(base: TensorView, points: Points, source: Operand, along: int, combi
         return found if all(n is ZERO for _, n in behind) else pad(found, behind, 0)
 
     if points.space[along] is ONE:
-        last, written = None, whole(is_named(fusion, reached, from_the_start(fusion, points)))
+        last, written = None, whole(is_named(fusion, reached, from_the_start(fusion, points))) if points.values else None
     else:
         alike = points.alike(fusion)  # rows of elements, for instance: which point writes them is found once
         few = replace(points, space=tuple(ONE if a in {points.follows[d] for d in alike} else e for a, e in enumerate(points.space)))
@@ -157,10 +158,9 @@ def _chosen(base: TensorView, points: Points, source: Operand, along: int, combi
                 value = whole(define_gather(tensor, reached, places, [(broadcast_read(last, reached), points.space[along])]))
         case _:
             value = define_pointwise(fusion, ELEMENTWISE["copy"], base.shape, (source,), base.dtype)
-    if combine is None:
-        return pointwise(ELEMENTWISE["where"], (written, value, base))
-    wide, before = base.dtype.compute, cast_tensor(base, base.dtype.compute)
-    return cast_tensor(pointwise(ELEMENTWISE["where"], (written, pointwise(combine.op, (before, cast_tensor(value, wide))), before)), base.dtype)
+    if combine is not None:
+        value = cast_tensor(pointwise(combine.op, (cast_tensor(base, base.dtype.compute), cast_tensor(value, base.dtype.compute))), base.dtype)
+    return value if written is None else pointwise(ELEMENTWISE["where"], (written, value, base))
 
 
 def _first(shape: Shape) -> Shape:
@@ -323,16 +323,30 @@ def _put(op: str, x: TensorView, given: Sequence[TensorView | None], values: Sou
         raise shape_error(op, reason, "each extent must be 1 or the wanted one")
     with x.fusion.call():
         value = _source(op, x, values)
+        spans = known_spans(x.fusion, x.shape, axes, indices, common)
+        ahead = [span.axis for span in spans.values()]
+        left = [a for a in range(len(common)) if a not in ahead]
         count: Expr = ONE
-        for e in common:
-            count = count * e
-        space = (*before, count, *after)
-        flat = [_flat(broadcast_to(tv, list(common)), (*(ONE,) * len(before), count, *(ONE,) * len(after))) for tv in indices]
+        for a in left:
+            count = count * common[a]
+        points_shape = (*(common[a] for a in ahead), count)
+        space = (*before, *points_shape, *after)
+
+        def over_points(tv: TensorView, first: int, shape: Shape) -> TensorView:
+            """What is over the common axes, over those of the points: known ones first."""
+            order = [*range(first), *(first + a for a in (*ahead, *left)), *range(first + len(common), tv.ndim)]
+            return _flat(tv if order == sorted(order) else permute(tv, order), shape)
+
+        named = [d for d in axes if d not in spans]
+        alone = (*(ONE,) * len(before), *points_shape, *(ONE,) * len(after))
+        flat = [over_points(broadcast_to(tv, list(common)), 0, alone) for d, tv in zip(axes, indices, strict=True) if d in named]
         if isinstance(value, Read):
-            moved = _flat(broadcast_to(value.tensor, list(whole)), space)
+            moved = over_points(broadcast_to(value.tensor, list(whole)), len(before), space)
             value = broadcast_read(moved, moved.shape)
-        points = _points(x.shape, flat, axes, space, len(before))
-        return _chosen(x, points, value, len(before), None) if combine is None else _combined(x, points, value, combine)
+        box, along = box_of(x, spans), len(before) + len(ahead)
+        points = _points(box.shape, flat, named, space, along)
+        is_chosen = combine is None or (count is ONE and bool(spans))
+        return with_box(x, spans, _chosen(box, points, value, along, combine) if is_chosen or combine is None else _combined(box, points, value, combine))
 
 
 def _broadcasts(shape: Shape, whole: Shape) -> bool:

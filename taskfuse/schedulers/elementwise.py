@@ -299,8 +299,14 @@ def _along(fusion: Fusion, read: Read, reader: TensorView, axis: int, width: int
 
 
 def widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
-    """Bytes of the widest element that is loaded or stored."""
-    return max([r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads] + [tv.dtype.itemsize for tv in fusion.outputs])
+    """Bytes of the widest element that is stored, or loaded for each point along the last axis: one that they all read alike is no part of a vector."""
+    loaded = [r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if _changes_along_last(r, leaf.tensor)]
+    return max(loaded + [tv.dtype.itemsize for tv in fusion.outputs])
+
+
+def _changes_along_last(read: Read, reader: TensorView) -> bool:
+    last = iteration_symbol(len(reader.root) - 1).free if reader.root else frozenset[str]()
+    return any(last & e.free for e in read.index)
 
 
 def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
