@@ -77,16 +77,16 @@ class ScatterReduce(Enum):
         return COMBINES[{"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}[self.value]]
 
 
-def _points(whole: Shape, indices: Sequence[TensorView], axes: Sequence[int], space: Shape, along: int) -> Points:
+def _points(whole: Shape, indices: Sequence[TensorView], axes: Sequence[int], space: Shape, along: Sequence[int]) -> Points:
     """The points of indices, one for each written axis of the whole.
 
     Args:
         indices: over the axes of the points, of extent 1 where they do not depend on one.
         axes: the axes of the whole that they say.
         space: extents of the points.
-        along: the axis of the points that no axis of the whole follows. Its other axes are those of the whole that are not written, in order.
+        along: the axes of the points that no axis of the whole follows. Its other axes are those of the whole that are not written, in order.
     """
-    others = iter([a for a in range(len(space)) if a != along])
+    others = iter([a for a in range(len(space)) if a not in along])
     place = tuple(value_symbol(axes.index(d)) if d in axes else iteration_symbol(next(others)) for d in range(len(whole)))
     values = (Read(tv, tuple(ZERO if e is ONE else iteration_symbol(a) for a, e in enumerate(tv.shape))) for tv in indices)
     return Points(space, place, tuple(values), tuple(whole[d] for d in axes))
@@ -210,7 +210,7 @@ def _scatter(op: str, x: TensorView, dim: int, indices: TensorView, source: Sour
     if isinstance(source, TensorView) and not _is_within(indices, source, facts):
         raise shape_error(op, f"{described(indices)} is not provably within {described(source)}", "slice the indices")
     with x.fusion.call():
-        points = _points(x.shape, (indices,), (place,), indices.shape, place)
+        points = _points(x.shape, (indices,), (place,), indices.shape, (place,))
         value = _source(op, x, source)
         is_one = indices.shape[place] is ONE
         return _chosen(x, points, value, place, combine) if combine is None or is_one else _combined(x, points, value, combine)
@@ -326,10 +326,14 @@ def _put(op: str, x: TensorView, given: Sequence[TensorView | None], values: Sou
         spans = known_spans(x.fusion, x.shape, axes, indices, common)
         ahead = [span.axis for span in spans.values()]
         left = [a for a in range(len(common)) if a not in ahead]
-        count: Expr = ONE
-        for a in left:
-            count = count * common[a]
-        points_shape = (*(common[a] for a in ahead), count)
+        summed = None if spans and all(common[a] is ONE for a in left) else combine
+        count = tuple(common[a] for a in left)
+        if summed is None:  # one axis, along which the last point is taken
+            total: Expr = ONE
+            for e in count:
+                total = total * e
+            count = (total,)
+        points_shape = (*(common[a] for a in ahead), *count)
         space = (*before, *points_shape, *after)
 
         def over_points(tv: TensorView, first: int, shape: Shape) -> TensorView:
@@ -343,10 +347,11 @@ def _put(op: str, x: TensorView, given: Sequence[TensorView | None], values: Sou
         if isinstance(value, Read):
             moved = over_points(broadcast_to(value.tensor, list(whole)), len(before), space)
             value = broadcast_read(moved, moved.shape)
-        box, along = box_of(x, spans), len(before) + len(ahead)
-        points = _points(box.shape, flat, named, space, along)
-        is_chosen = combine is None or (count is ONE and bool(spans))
-        return with_box(x, spans, _chosen(box, points, value, along, combine) if is_chosen or combine is None else _combined(box, points, value, combine))
+        box, first = box_of(x, spans), len(before) + len(ahead)
+        points = _points(box.shape, flat, named, space, range(first, first + len(count)))
+        if summed is not None:
+            return with_box(x, spans, _combined(box, points, value, summed))
+        return with_box(x, spans, _chosen(box, points, value, first, combine))
 
 
 def _broadcasts(shape: Shape, whole: Shape) -> bool:
@@ -403,7 +408,7 @@ def _segmented(op: str, values: TensorView, segments: TensorView, count: object)
             segments = pointwise(ELEMENTWISE["where"], (inside, cast_tensor(segments, int64), numbers))
         index = _flat(segments, (segments.shape[0], *(ONE,) * (values.ndim - 1)))
         base = define_pointwise(fusion, ELEMENTWISE["copy"], (numbers, *values.shape[1:]), (_neutral(values.dtype),), values.dtype)
-        points = _points(base.shape, (index,), (0,), values.shape, 0)
+        points = _points(base.shape, (index,), (0,), values.shape, (0,))
         return _combined(base, points, broadcast_read(values, values.shape), COMBINES["add"])
 
 
