@@ -321,7 +321,7 @@ def _several(b: _Build, n: Node) -> Sequence[tf.TensorView]:
             return tf.topk(x, a[1], given(2, "dim", -1), largest=bool(given(3, "largest", True)))
         case "sort":
             axis, down = given(1, "dim", -1), bool(given(2, "descending", False))
-            return tf.sort(x, axis, descending=down), tf.argsort(x, axis, descending=down)
+            return tf.sort_with_indices(x, axis, descending=down)
         case "var_mean":
             dims = _axes(b, a[0], given(1, "dim", None))
             return tf.var_mean(x, dims, keepdims=bool(given(3, "keepdim", False)), correction=int(options.get("correction", 1)))
@@ -371,7 +371,7 @@ def _made(b: _Build, n: Node) -> tf.TensorView:
             return _strided(b, n)
         case "linalg_vector_norm":
             order, dims, keep = (*a[1:], *(2, None, False)[len(a) - 1 :])
-            return tf.vector_norm(b.tensor(a[0]), order, _axes(b, a[0], dims), keepdims=bool(keep))
+            return tf.vector_norm(b.tensor(a[0]), cast("float", order), _axes(b, a[0], dims), keepdims=bool(keep))
         case "argmax" | "argmin":
             return getattr(tf, name)(b.tensor(a[0]), a[1], keepdims=bool((*a[2:], False)[0]))
         case "var":

@@ -15,7 +15,6 @@ other; so is the number of the last point that writes an element, or a row of el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import Enum
 
 from taskfuse.dtypes import DType, bool_, int64, result_type
@@ -137,7 +136,7 @@ def _chosen(base: TensorView, points: Points, source: Operand, along: int, combi
         last, written = None, whole(is_named(fusion, reached, from_the_start(fusion, points))) if points.values else None
     else:
         alike = points.alike(fusion)  # rows of elements, for instance: which point writes them is found once
-        few = replace(points, space=tuple(ONE if a in {points.follows[d] for d in alike} else e for a, e in enumerate(points.space)))
+        few = points.at_first({a for d in alike if (a := points.follows[d]) is not None})
         rows = tuple(ONE if d in alike else e for d, e in enumerate(base.shape))
         none = define_pointwise(fusion, ELEMENTWISE["copy"], rows, (Literal(-1, int64),), int64)
         last = _sent(none, few, IndexValue(iteration_symbol(along)), COMBINES["maximum"], int64)

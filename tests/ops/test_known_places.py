@@ -1,6 +1,6 @@
 """Writes at indices that count along the points: no data says them, and no table finds the last point of an element."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ X = numbers((B, S, D), "float64")
 ROWS, TWO, PART, LONG = (numbers(s, "float64", seed=k) for k, s in enumerate([(B, D), (B, 2, D), (B, 4, D), (4, S, D)]))
 AT = np.array([3, -1, 8, 9])
 PAIRS = np.array([[3, 4], [0, 0], [8, -1], [9, 2]])
-Put = Callable[..., tf.TensorView]
+Put = Callable[[tf.TensorView, Sequence[tf.TensorView]], tf.TensorView]
 
 
 def written(places: Array, values: Array, plus: bool = False) -> Array:
@@ -44,19 +44,19 @@ def counted(n: int, start: int = 0) -> tf.TensorView:
 
 
 CASES: dict[str, tuple[Put, tuple[Array, ...], Array, int]] = {  # the op, its further inputs, the result, and how many updates find the last points
-    "a position in each row": (lambda x, p, v: tf.index_put(x, [tf.arange(B), p], v), (AT, ROWS), written(AT, ROWS), 0),
-    "added there": (lambda x, p, v: tf.index_put(x, [tf.arange(B), p], v, True), (AT, ROWS), written(AT, ROWS, True), 0),
-    "two in each row": (lambda x, p, v: tf.index_put(x, [counted(B)[:, None], p], v), (PAIRS, TWO), written(PAIRS, TWO), 1),
-    "rows last": (lambda x, p, v: tf.index_put(x, [tf.arange(B), p.T], tf.permute(v, [1, 0, 2])), (PAIRS, TWO), written(PAIRS, TWO), 1),
-    "some rows": (lambda x, p, v: tf.index_put(x, [counted(2, 1), p], v[:2]), (AT[:2], ROWS), at_rows([1, 2], AT[:2], ROWS[:2]), 0),
-    "a slice": (lambda x, v: tf.index_put(x, [None, counted(4, 2)], v), (PART,), at_slice(2), 0),
-    "a slice at the end": (lambda x, v: tf.index_put(x, [None, counted(4, -4)], v), (PART,), at_slice(-4), 0),
-    "added to a slice": (lambda x, v: tf.index_add(x, 1, counted(4, 2), v), (PART,), at_slice(2, True), 0),
-    "a box": (lambda x: tf.index_put(x, [counted(3, 1)[:, None], counted(2, 5)], 5.0), (), at_rows(slice(1, 4), slice(5, 7), 5), 0),
-    "a diagonal": (lambda x: tf.index_put(x, [counted(3, 1), counted(3, 1)], 5.0), (), at_rows([1, 2, 3], [1, 2, 3], 5), 0),
-    "past the end": (lambda x, v: tf.index_put(x, [counted(4, 2)], v), (LONG,), at_rows(slice(2, 4), slice(None), LONG[:2]), 1),
-    "always one": (lambda x, v: tf.index_put(x, [tf.arange(4) * 0 + 1], v), (LONG,), at_rows(1, slice(None), LONG[3]), 1),
-    "of every row, the last of two": (lambda x, v: tf.index_put(x, [tf.broadcast_to(tf.arange(4), [2, 4])], v), (np.stack([0 * LONG, LONG]),), LONG, 1),
+    "a position in each row": (lambda x, t: tf.index_put(x, [tf.arange(B), t[0]], t[1]), (AT, ROWS), written(AT, ROWS), 0),
+    "added there": (lambda x, t: tf.index_put(x, [tf.arange(B), t[0]], t[1], True), (AT, ROWS), written(AT, ROWS, True), 0),
+    "two in each row": (lambda x, t: tf.index_put(x, [counted(B)[:, None], t[0]], t[1]), (PAIRS, TWO), written(PAIRS, TWO), 1),
+    "rows last": (lambda x, t: tf.index_put(x, [tf.arange(B), t[0].T], tf.permute(t[1], [1, 0, 2])), (PAIRS, TWO), written(PAIRS, TWO), 1),
+    "some rows": (lambda x, t: tf.index_put(x, [counted(2, 1), t[0]], t[1][:2]), (AT[:2], ROWS), at_rows([1, 2], AT[:2], ROWS[:2]), 0),
+    "a slice": (lambda x, t: tf.index_put(x, [None, counted(4, 2)], t[0]), (PART,), at_slice(2), 0),
+    "a slice at the end": (lambda x, t: tf.index_put(x, [None, counted(4, -4)], t[0]), (PART,), at_slice(-4), 0),
+    "added to a slice": (lambda x, t: tf.index_add(x, 1, counted(4, 2), t[0]), (PART,), at_slice(2, True), 0),
+    "a box": (lambda x, _: tf.index_put(x, [counted(3, 1)[:, None], counted(2, 5)], 5.0), (), at_rows(slice(1, 4), slice(5, 7), 5), 0),
+    "a diagonal": (lambda x, _: tf.index_put(x, [counted(3, 1), counted(3, 1)], 5.0), (), at_rows([1, 2, 3], [1, 2, 3], 5), 0),
+    "past the end": (lambda x, t: tf.index_put(x, [counted(4, 2)], t[0]), (LONG,), at_rows(slice(2, 4), slice(None), LONG[:2]), 1),
+    "always one": (lambda x, t: tf.index_put(x, [tf.arange(4) * 0 + 1], t[0]), (LONG,), at_rows(1, slice(None), LONG[3]), 1),
+    "of every row, the last of two": (lambda x, t: tf.index_put(x, [tf.broadcast_to(tf.arange(4), [2, 4])], t[0]), (np.stack([0 * LONG, LONG]),), LONG, 1),
 }
 
 
@@ -64,8 +64,8 @@ CASES: dict[str, tuple[Put, tuple[Array, ...], Array, int]] = {  # the op, its f
 def test_what_is_known_of_indices(case: str) -> None:
     put, inputs, wanted, updates = CASES[case]
 
-    def call(*given: tf.TensorView) -> tf.TensorView:
-        found = put(*given)
+    def call(x: tf.TensorView, *others: tf.TensorView) -> tf.TensorView:
+        found = put(x, others)
         assert sum(isinstance(e, Update) for e in found.fusion.exprs()) == updates
         return found
 
