@@ -8,7 +8,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.dtypes import DTYPES, as_dtype
 from taskfuse.ops import merge
-from tests.ops.reference import Array, evaluated, message
+from tests.ops.reference import Array, evaluated, message, numbers
 
 
 def elements(name: str, shape: tuple[int, ...]) -> Array:
