@@ -348,12 +348,24 @@ class StatementPrinter:
         w = self._writer
         inner = replace(scope, depth=scope.depth + 1)
         place = w.places[stmt.out.buffer]
+        chosen = w.names.reserve(f"{place.identifier}_chosen") if MEDIA[place.memory].has_addresses else None
+        if chosen is not None:  # one store after the choice: loads of neighboring statements then need no branches, and are in flight together
+            w.line(scope, "{")
+            w.line(inner, f"{c_type(place.dtype)} {chosen};")
+            scope, inner = inner, replace(inner, depth=inner.depth + 1)
         for n, case in enumerate(stmt.cases):
             last = n == len(stmt.cases) - 1  # one case holds
             cond = "" if last else f"if ({scope.indices.text(case.cond)}) "
             w.line(scope, f"{'} else ' if n else ''}{cond}{{")
-            w.store(stmt.out, w.operand(case.operand, place.dtype, inner), place.dtype, inner)
+            found = w.operand(case.operand, place.dtype, inner)
+            if chosen is None:
+                w.store(stmt.out, found, place.dtype, inner)
+            else:
+                w.line(inner, f"{chosen} = {found};")
         w.line(scope, "}")
+        if chosen is not None:
+            w.store(stmt.out, chosen, place.dtype, scope)
+            w.line(replace(scope, depth=scope.depth - 1), "}")
 
     def _shuffle(self, stmt: Shuffle, scope: TextScope) -> None:
         w = self._writer
