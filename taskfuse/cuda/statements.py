@@ -349,7 +349,7 @@ class StatementPrinter:
         inner = replace(scope, depth=scope.depth + 1)
         place = w.places[stmt.out.buffer]
         chosen = w.names.reserve(f"{place.identifier}_chosen") if MEDIA[place.memory].has_addresses else None
-        if chosen is not None:  # one store after the choice: loads of neighboring statements then need no branches, and are in flight together
+        if chosen is not None:  # one store after the choice: NVRTC 13.0 then loads for neighboring choices before it stores any
             w.line(scope, "{")
             w.line(inner, f"{c_type(place.dtype)} {chosen};")
             scope, inner = inner, replace(inner, depth=inner.depth + 1)
