@@ -21,7 +21,7 @@ _PLAIN = (Bind, Choose, Compute, For, GatherCopy, If, VectorCopy)
 
 @dataclass(frozen=True, slots=True)
 class SimplifyGuards:
-    """Drop guards that follow from the scopes around them; join neighbors with one condition.
+    """Drop guards that follow from the scopes around them; join neighbors with one condition; ask before a serial loop what all of its trips share.
 
     Requires: a verified kernel. Ensures: the same behavior with no condition that the enclosing scopes imply, no empty statement, no two consecutive IFs
     without a label on one condition, and no serial loop of computations and copies that is one IF on a condition that all trips share.
