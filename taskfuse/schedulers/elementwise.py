@@ -300,13 +300,9 @@ def _along(fusion: Fusion, read: Read, reader: TensorView, axis: int, width: int
 
 def widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
     """Bytes of the widest element that is stored, or loaded for each point along the last axis: one that they all read alike is no part of a vector."""
-    loaded = [r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if _changes_along_last(r, leaf.tensor)]
+    last = {leaf: iteration_symbol(len(leaf.tensor.root) - 1).free for leaf in leaves if leaf.tensor.root}
+    loaded = [r.tensor.dtype.itemsize for leaf, own in last.items() for r in leaf.reads if any(own & e.free for e in r.index)]
     return max(loaded + [tv.dtype.itemsize for tv in fusion.outputs])
-
-
-def _changes_along_last(read: Read, reader: TensorView) -> bool:
-    last = iteration_symbol(len(reader.root) - 1).free if reader.root else frozenset[str]()
-    return any(last & e.free for e in read.index)
 
 
 def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
