@@ -123,7 +123,7 @@ def _waited(fusion: Fusion, owner: Mapping[TensorView, TensorView], trips: Mappi
     """How many loads are waited for, one after another: the nests of outputs follow one another in each block, and each has as many waves of threads as a GPU
     holds, whose registers are those of the nest that needs most. A thread of a wave waits for a load, for its store, and for those of its loop.
 
-    Nests of 1.6 million threads that copy an element each took 6.3 us alone, 17 us beside one that sums gathered elements (H200).
+    Nests of 1.6 million threads that copy an element each took 6.3 us alone, one that sums gathered elements 7.5, and all in one kernel 22.2 (H200).
     """
     target = extent.target
     reads = dict.fromkeys(trips, 0)
