@@ -348,12 +348,19 @@ class StatementPrinter:
         w = self._writer
         inner = replace(scope, depth=scope.depth + 1)
         place = w.places[stmt.out.buffer]
+        chosen = w.names.reserve(f"{place.identifier}_chosen") if MEDIA[place.memory].has_addresses else None
+        if chosen is not None:  # one store after the choice: NVRTC 13.0 then loads for neighboring choices before it stores any
+            w.line(scope, f"{c_type(place.dtype)} {chosen};")
         for n, case in enumerate(stmt.cases):
-            last = n == len(stmt.cases) - 1  # one case holds
-            cond = "" if last else f"if ({scope.indices.text(case.cond)}) "
+            cond = "" if n == len(stmt.cases) - 1 else f"if ({scope.indices.text(case.cond)}) "  # one case holds
             w.line(scope, f"{'} else ' if n else ''}{cond}{{")
-            w.store(stmt.out, w.operand(case.operand, place.dtype, inner), place.dtype, inner)
+            if chosen is None:
+                w.store(stmt.out, w.operand(case.operand, place.dtype, inner), place.dtype, inner)
+            else:
+                w.line(inner, f"{chosen} = {w.operand(case.operand, place.dtype, inner)};")
         w.line(scope, "}")
+        if chosen is not None:
+            w.store(stmt.out, chosen, place.dtype, scope)
 
     def _shuffle(self, stmt: Shuffle, scope: TextScope) -> None:
         w = self._writer

@@ -17,9 +17,10 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
 from taskfuse.ir.storage import has_code, needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedule.keys import Key, Keys
 from taskfuse.schedule.split_reduction import digits
-from taskfuse.schedulers.elementwise import recompute_all
+from taskfuse.schedulers.elementwise import ancestors, recompute_all
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.target import VECTOR_BYTES
@@ -159,6 +160,7 @@ def settle(script: Script) -> None:
     """
     fusion = script.fusion
     recompute_all(script, fusion, is_in_place)
+    _drop_axes_of_indices(script)
     for out in fusion.outputs:
         definition = out.definition
         if not out.uses or definition is None:
@@ -175,6 +177,22 @@ def settle(script: Script) -> None:
                 spaces.setdefault(tuple(a.extent for a in expr.output.root), []).append(expr.output)
         for readers in spaces.values():
             script.recompute(source, readers)
+
+
+def _drop_axes_of_indices(script: Script) -> None:
+    """Have the indices of gathers computed without the kept axes that they do not depend on: once for all elements of a vector, which one load then takes."""
+    fusion = script.fusion
+    code = needed(fusion)
+    indices = {tv for e in code if isinstance(e, Gather) for tv in ancestors(fusion, e.output)}
+    if not indices:
+        return
+    keys = Keys(fusion)
+    reduced = {keys.key(a) for e in code if isinstance(e, Reduction) for a in e.output.root if a.is_reduction}
+    for expr in code:
+        tv = expr.output
+        free = free_axes(fusion, expr) if tv in indices and not tv.is_output else ()
+        if free and reduced.isdisjoint(keys.key(tv.root[k]) for k in free):
+            script.new(tv, "drop_axes")
 
 
 def _is_moved(fusion: Fusion, expr: MathExpr) -> bool:
