@@ -224,6 +224,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         values=len({read.tensor for tv in wide if not tv.is_input for read in reads_of(fusion, tv)} & (private - wide)),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         functions=phases.functions,
+        slots=phases.slots,
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
         are_whole=all(_long(tv.logical) == _long(space.axes) for tv in fusion.inputs if tv in wide & private and not among(tv, sources.values())),
         is_constant=isinstance(columns, Const),

@@ -66,7 +66,8 @@ class RowProblem:
         values: values of a row that its elements use: inputs, and functions of inputs and results.
         held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
         functions: of each element, such as exponentials, each computed once.
-        repeated: those that later phases compute again, by what is kept.
+        slots: issue slots of a warp per element of each lane, for all that is computed of an element once.
+        repeated: those functions that later phases compute again, by what is kept.
         are_whole: each input that has rows of its own has every kept axis; else a thread that has several rows finds them in several registers.
         is_constant: the length of a row is known: it may be kept.
         may_share: the number of rows is known to be no greater than ``rows``: blocks that share a row fit the device.
@@ -94,6 +95,7 @@ class RowProblem:
     values: int = 0
     held: tuple[tuple[Keep, int], ...] = ()
     functions: int = 0
+    slots: int = 0
     repeated: tuple[tuple[Keep, int], ...] = ()
     are_whole: bool = True
     is_constant: bool = True
@@ -241,7 +243,7 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     rows_at_once = together * config.rows * config.each // config.blocks * problem.results
     speed = target.l2_bytes_per_us if rows_at_once * row_bytes <= target.l2_bytes else target.dram_bytes_per_us
     functions = problem.functions + dict(problem.repeated).get(config.keep, 0)
-    per_element = problem.phases * figures.instructions + functions * figures.function_instructions
+    per_element = max(problem.phases * figures.instructions + functions * figures.function_instructions, problem.slots)
     per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * figures.copy_instructions
     thread = config.each * trips * config.unroll * problem.width * (per_element * figures.issue_cycles + functions * figures.function_cycles)
     cycles = trips * walks * figures.load_cycles + thread + problem.phases * _exchange(problem, config, total) + figures.store_cycles
@@ -254,7 +256,7 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     along = config.threads if problem.is_inner else config.rows
     times = {
         "memory": target.dram_us(loaded + stored) + again / speed,
-        "instructions": target.issue_us(work / full, min(target.sms, total)),
+        "instructions": target.issue_us(work / full) * ceil(total / target.sms) * target.sms / total,  # of the multiprocessor with most blocks
         "waits": waves * cycles / target.clock_mhz,
         "lookups": (problem.crossed + problem.scattered) * elements / WARP * min(WARP, along) / target.cycles_per_us,
         "scattered": problem.scattered * elements * figures.scattered_sectors * SECTOR_BYTES / target.l2_bytes_per_us,
@@ -348,8 +350,11 @@ def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:
     found = [1]
     if problem.is_inner and rows > 1:
         return found
-    while problem.may_share and ceil(problem.row_vectors / rows) * found[-1] * 2 <= 2 * problem.target.sms and problem.vectors >= threads * found[-1] * 4:
+    groups, most = ceil(problem.row_vectors / rows), problem.vectors // (threads * 4)
+    while problem.may_share and groups * found[-1] * 2 <= 2 * problem.target.sms and problem.vectors >= threads * found[-1] * 4:
         found.append(found[-1] * 2)
+    if problem.may_share and problem.is_constant:  # as many blocks on each multiprocessor
+        found += [n for each in (1, 2) if 1 < (n := each * problem.target.sms // groups) <= most and n not in found]
     return found
 
 

@@ -1,6 +1,7 @@
 """The cost model of rows: how many threads and blocks share one."""
 
 from dataclasses import replace
+from math import ceil
 
 import pytest
 
@@ -158,3 +159,20 @@ def test_blocks_of_short_rows_are_few_enough_to_begin() -> None:
 def test_stores_along_another_axis_cost_sectors() -> None:
     rows = RowProblem(4096, 4096, phases=2, held=((Keep.REGISTERS, 2),))
     assert rank(replace(rows, scattered=1))[0].us > 2 * rank(rows)[0].us
+def test_blocks_that_share_rows_are_as_many_on_each_multiprocessor() -> None:
+    """160 blocks on 132 multiprocessors take as long as 264: where instructions are the bound, rows are shared by 13 or 26 blocks, not by 16."""
+    problem = RowProblem(1280, 4096, 8, is_inner=False, loads=(4, 2, 2, 2, 2), store_bytes=12, functions=6, slots=110)
+    chosen = rank(problem)[0]
+    groups = ceil(problem.row_vectors / chosen.config.rows)
+    assert chosen.config.blocks & (chosen.config.blocks - 1)
+    assert 0.95 * 2 * H200.sms < groups * chosen.config.blocks <= 2 * H200.sms
+    uneven = estimate(problem, replace(chosen.config, blocks=chosen.config.rows))
+    assert uneven.us > chosen.us
+    unknown = rank(replace(problem, is_constant=False))[0].config.blocks
+    assert not unknown & (unknown - 1)  # trips alternate
+
+
+def test_instructions_are_counted_where_a_norm_has_fewer() -> None:
+    few = RowProblem(1 << 14, 4096, phases=2)
+    assert estimate(replace(few, slots=4), RowConfig(256)).us == estimate(few, RowConfig(256)).us
+    assert estimate(replace(few, slots=400), RowConfig(256)).us > 5 * estimate(few, RowConfig(256)).us
