@@ -162,7 +162,7 @@ def _cast(x: Any, dtype: str) -> Any:
 
 
 def _dtype(name: str) -> Any:
-    return tf.bool_ if name == "bool" else getattr(tf, name)
+    return tf.bool_ if name == "bool" else getattr(tf, name.removesuffix("fn"))  # torch's float8_e4m3fn is float8_e4m3
 
 
 def _wide(dtype: str) -> str:

@@ -52,6 +52,12 @@ def test_a_text() -> None:
     np.testing.assert_allclose(found[1], x.sum(1, keepdims=True))
 
 
+def test_eight_bits_of_a_float() -> None:
+    graph = parse("g", "IN v0: float32[4]\nv1: float8_e4m3fn[4] = _to_copy(v0, dtype=float8_e4m3fn)\nOUT v1")
+    (found,) = fusion(graph).evaluate(np.array([1.06, -3, 448, 0], np.float32))
+    assert found.astype(np.float32).tolist() == [1.0, -3.0, 448.0, 0.0]
+
+
 def test_an_op_that_is_not_known_is_said() -> None:
     with pytest.raises(Unknown, match=r"convolution"):
         fusion(parse("g", "IN v0: float32[4]\nv1: float32[4] = convolution(v0)\nOUT v1"))

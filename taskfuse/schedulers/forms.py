@@ -13,7 +13,7 @@ from typing import Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, MathExpr, Pointwise, Reduction, View
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, MathExpr, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
@@ -109,6 +109,8 @@ class Forms:
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own, best)
             self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own, best)
             self._add("with tensors computed on both sides of cuts", lambda: again(best, extent), own, best)
+            last = min(self._searches, key=lambda search: search.us)
+            self._add("with positions where they are read", lambda: positions_where_read(last.fusion, extent), last.moves[len(self._moves) :], last)
 
         def gather() -> Script | None:
             form = gathered(fusion)
@@ -202,6 +204,29 @@ def where_read(fusion: Fusion, extent: Sizes) -> Script | None:
     script = Script(copy_fusion(fusion)[0])
     recompute_all(script, script.fusion, lambda read, reader: not isinstance(script.fusion.definition(read.tensor), Pointwise) or is_permuted(read, reader))
     return script if reduce_where_read(script, extent) else None
+
+
+def positions_where_read(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy whose readers compute at their own points what few functions compute of positions alone, such as distances and masks: no kernel stores it for
+    another one. ``None`` if all of it is read in place."""
+    script = Script(copy_fusion(fusion)[0])
+    made = script.fusion
+
+    def stays(read: Read, reader: TensorView) -> bool:
+        return is_aligned(read, reader) or not _is_of_positions(made, read.tensor, extent)
+
+    if all(stays(read, e.output) for e in needed(made) for read in storage_reads(made, e)):
+        return None
+    recompute_all(script, made, stays)
+    return script
+
+
+def _is_of_positions(fusion: Fusion, tv: TensorView, extent: Sizes) -> bool:
+    """True if few functions compute several elements one by one, and no tensor is read for them."""
+    expr = fusion.definition(tv)
+    if not isinstance(expr, Pointwise) or extent.elements(tv) == 1 or not all(isinstance(e, Pointwise) for e in _behind(fusion, expr).values()):
+        return False
+    return _is_short(fusion, expr)
 
 
 def narrow(fusion: Fusion) -> Script | None:

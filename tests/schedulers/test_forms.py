@@ -37,6 +37,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "both sides of cuts": (forms, "again"),
     "fewer axes": (forms, "narrow"),
     "packed factors": (forms, "pack_products"),
+    "positions": (forms, "positions_where_read"),
     "short sums": (forms, "unroll_short_sums"),
     "gather form": (forms, "gathered"),
     "the beginning": (Search, "_start"),
@@ -180,6 +181,29 @@ def test_wide_tensors_that_are_read_in_place_stay() -> None:
         d = y - tf.mean(y, 1, keepdims=True)
         fusion.add_output(d * tf.rsqrt(tf.mean(tf.square(d), 1, keepdims=True)))
     assert forms.repeated(fusion, Sizes(fusion, None, DEFAULT)) is None
+
+
+def distances(rows: int, heads: int) -> tf.Fusion:
+    """A bias of distances, as of ALiBi."""
+    with tf.Fusion("distances") as fusion:
+        i = tf.cast(tf.arange(rows), tf.int64)
+        away = tf.reshape(i, [1, rows]) - tf.reshape(i, [rows, 1])
+        y = tensor("x", heads, rows, rows) + tensor("slopes", heads, 1, 1) * tf.cast(away, tf.float32)
+        fusion.add_output(tf.softmax(y, 2))
+    return fusion
+
+
+def test_positions_are_computed_where_they_are_read() -> None:
+    """Each reader of positions computes them at its own points; what is read in place, or is one element, stays."""
+    fusion = distances(5, 3)
+    form = forms.positions_where_read(fusion, Sizes(fusion, None, DEFAULT))
+    assert form is not None
+    given = [array(3, 5, 5), array(3, 1, 1)]
+    assert np.array_equal(form.fusion.evaluate(*given)[0], fusion.evaluate(*given)[0])
+    assert forms.positions_where_read(form.fusion, Sizes(form.fusion, None, DEFAULT)) is None
+    with tf.Fusion("constant") as fusion:
+        fusion.add_output(tensor("x", 4, 8) + tf.full([1, 1], 2.0))
+    assert forms.positions_where_read(fusion, Sizes(fusion, None, DEFAULT)) is None
 
 
 def gradients_of_rms_norm(rows: int, columns: int) -> tf.Fusion:
