@@ -1,6 +1,7 @@
 """AOTAutograd, imported where torch looks up the backend, before it traces: Dynamo imports it for every backend, in the first call if nobody has before.
 
-Its modules name networkx, half of what they import, in annotations; the partitioner alone computes with it, and imports it then.
+Its modules name networkx, half of what they import, in annotations; the partitioner alone computes with it, for which there is
+:mod:`taskfuse.torch.min_cut`.
 """
 
 from typing import Any, Final

@@ -17,6 +17,7 @@ from taskfuse.torch.cached import TaskfuseCode, caching
 from taskfuse.torch.compilation import program_of
 from taskfuse.torch.cuda_graphs import GraphRecorder
 from taskfuse.torch.decompositions import decompositions
+from taskfuse.torch.min_cut import cuts_without_networkx
 from taskfuse.torch.settings import Settings, settings_of
 from taskfuse.torch.stand_ins import partition_without_inductor
 
@@ -62,7 +63,7 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
     ahead: list[GraphModule] = []  # the backward graph, while the forward one is compiled
 
     def partitioned(*args: Any, **kwargs: Any) -> tuple[GraphModule, GraphModule]:
-        with partition_without_inductor():
+        with partition_without_inductor(), cuts_without_networkx():
             forward, backward = min_cut_rematerialization_partition(*args, **kwargs)
         ahead[:] = [backward]
         return forward, backward

@@ -109,14 +109,14 @@ def test_regions_end_where_memory_may_be_written() -> None:
     assert are_in_one_region(c, d)
 
 
-def test_a_training_step_imports_none_of_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_step_imports_none_of_inductor_and_no_networkx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing:
         @staticmethod
         def find_spec(name: str, path: object = None, target: object = None) -> None:
-            assert name not in (MATCHER, WRAPPER)
+            assert name not in (MATCHER, WRAPPER, GRAPHS)
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    for module in (MATCHER, WRAPPER):
+    for module in (MATCHER, WRAPPER, GRAPHS):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Refusing(), *sys.meta_path])
 
