@@ -1,7 +1,7 @@
-"""AOTAutograd, imported where torch looks up the backend, before it traces: Dynamo imports it for every backend, in the first call if nobody has before.
+"""AOTAutograd, imported before the first call: Dynamo imports it for every backend, in the first call of one that is given as a function.
 
 Its modules name networkx, half of what they import, in annotations; the partitioner alone computes with it, for which there is
-:mod:`taskfuse.torch.min_cut`.
+:mod:`taskfuse.torch.min_cut`. torch imports both, and this module finds them, where it looks up a backend by its name.
 """
 
 from typing import Any, Final
