@@ -289,8 +289,8 @@ class AttentionFigures:
         chunk_cycles: further cycles of a chunk of keys, with one, two and three warpgroups.
         block_cycles: further cycles of a block: the latency of its first keys, and the stores of its results.
         turn_cycles: further cycles of each tile of rows that a block takes in turn, with one and with two stages of queries.
-        claimed_cycles: further cycles of each tile of rows that a block claims, as walks differ in length; fitted to one case, 4 x 16 heads of 128 and 4096
-            causal keys.
+        claimed_cycles: the same of each tile of rows that a block claims, as walks differ in length: the first fitted to one case, 4 x 16 heads of 128 and
+            4096 causal keys, the second less by what two stages of queries saved there (18 us) and with a window of 1024 (15 us).
         masked_cycles: further cycles of a chunk of a walk that ends at a diagonal; with ``diagonal`` fitted to rank ten times of three causal cases as
             measured, with chunks of 128 to 208 keys.
         diagonal: further cost of the square of a block's rows on the diagonal, in units of its products' time: masks are evaluated, and warpgroups wait
@@ -310,7 +310,7 @@ class AttentionFigures:
     chunk_cycles: tuple[float, float, float] = (590, 650, 960)
     block_cycles: float = 11200
     turn_cycles: tuple[float, float] = (7900, 4400)
-    claimed_cycles: float = 3150
+    claimed_cycles: tuple[float, float] = (3150, 1450)
     masked_cycles: float = 320
     diagonal: float = 1.3
     shared_chunk: float = 0.95

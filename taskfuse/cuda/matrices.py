@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.expressions import Level
 from taskfuse.cuda.instructions import SHARED_ADDRESS
 from taskfuse.cuda.text import Helper, HelperCall
+from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType, float32, float64, int32
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.matrix_instructions import PTX_TYPES
-from taskfuse.ir.scalar import Const, Expr, const, simplify, substitute
+from taskfuse.ir.scalar import Const, Expr, const, is_multiple, simplify, substitute
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.operands import Access, Descriptor
@@ -104,18 +106,35 @@ __device__ __forceinline__ void wgmma_factor(T* a) {
 MATRIX = Helper(
     "matrix",
     """\
-// a wgmma matrix descriptor: the address in bits 0-13 and what is known of the layout above, both in units of 16 bytes
-__device__ __forceinline__ unsigned long long matrix(const void* base, unsigned offset, unsigned long long layout) {
-  return layout | ((shared_address(base) + offset & 0x3ffff) >> 4);
+// a wgmma matrix descriptor: the address in bits 0-13, in units of 16 bytes, and what is known of the layout above. In a cluster, an address has the
+// block's rank above its 18 bits
+__device__ __forceinline__ unsigned long long matrix(const void* base, unsigned units, unsigned long long layout) {
+  return layout & 0xffffffff00000000ull | (unsigned)layout + ((shared_address(base) & 0x3ffff) >> 4) + units;
 }""",
     (SHARED_ADDRESS,),
     90,
 )
+UNIT = 16
+"""Bytes of a unit of the addresses in matrix descriptors."""
 
 
 def layout_bits(d: Descriptor) -> int:
     """A descriptor without its address: leading offset in bits 16-29, stride offset in 32-45, swizzle mode in 62-63."""
     return _SWIZZLES[d.swizzle] << 62 | (d.sbo >> 4 & 0x3FFF) << 32 | (d.lbo >> 4 & 0x3FFF) << 16
+
+
+def descriptor(w: Writer, d: Descriptor, scope: TextScope) -> str:
+    """The text of a descriptor: of a buffer's address and a distance from there, so that descriptors which differ by a constant are one addition apart."""
+    w.helpers.add(MATRIX)
+    place, facts, layout = w.places[d.base.buffer], scope.indices.facts(), f"{layout_bits(d):#x}ull"
+    elements: Expr = const(0)
+    for i, extent in zip(d.base.index, place.shape, strict=True):
+        elements = elements * extent + i
+    distance = simplify(elements * place.dtype.itemsize + d.offset, facts)
+    if place.own_rank is None and is_multiple(distance, UNIT, facts):
+        return f"matrix({place.identifier}, {scope.indices.text(simplify(distance // UNIT, facts))}, {layout})"
+    base, offset = w.address(d.base, scope), scope.indices.text(d.offset, Level.SUM)
+    return f"matrix({base if offset == '0' else f'(const unsigned char*){base} + {offset}'}, 0, {layout})"
 
 
 def _slots(first: int, count: int) -> str:

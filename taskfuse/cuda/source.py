@@ -13,6 +13,7 @@ from dataclasses import replace
 from taskfuse.cuda import copy_instructions
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.exponents import with_fast_exponents
 from taskfuse.cuda.expressions import LENGTHS, Divisors, Indices, once
 from taskfuse.cuda.kernel_interface import accessed_by_threads
 from taskfuse.cuda.peeling import peeled
@@ -38,7 +39,7 @@ from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.offsets import lengths_name
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, element, sym
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, element, is_multiple, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, PlaceSearch
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.clusters import ranks
@@ -49,7 +50,7 @@ from taskfuse.kir.scope import kernel_facts
 from taskfuse.kir.shared_memory import shared_layout, summed_up
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, SetMaxNReg
 from taskfuse.kir.variant import ArgumentLayout, Variant
-from taskfuse.target import MAX_THREADS
+from taskfuse.target import MAX_THREADS, WARP
 
 COUNTER_BYTES = 8
 _HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in (*BLOCK_TYPES, *THREAD_TYPES)}
@@ -94,8 +95,7 @@ def emit(
 
 def kernel_parts(kernel: Kernel, fast_math: bool) -> Kernel:
     """A kernel of the same meaning whose loops are printed as they stand."""
-    whole = peeled(kernel)
-    return whole if fast_math else parted(whole)
+    return peeled(with_fast_exponents(kernel)) if fast_math else parted(peeled(kernel))
 
 
 def restricted(kernel: Kernel) -> frozenset[str]:
@@ -310,13 +310,16 @@ class _Emitter:
         constant part of an address.
         """
         lines: list[str] = []
+        agreed = self._agreed_indices()
         extents = dict(zip((p.index_name for p in THREAD_TYPES), self.kernel.block, strict=True))
         for name, hardware in _HARDWARE.items():
             if name in self.used.names:
-                lines.append(f"const int {self.names[name]} = {hardware};")
+                is_agreed = name in agreed
+                text = f"__shfl_sync(0xffffffff, (int){hardware}, 0)" if is_agreed else hardware
+                lines.append(f"const int {self.names[name]} = {text};")
                 if name not in extents:
                     lines.append(f"__builtin_assume({self.names[name]} >= 0);")
-                elif isinstance(extent := extents[name], Const):
+                elif not is_agreed and isinstance(extent := extents[name], Const):
                     lines.append(f"__builtin_assume({self.names[name]} < {extent});")
         for d in "xyz":
             if f"clusterIdx.{d}" in self.used.names:
@@ -324,6 +327,14 @@ class _Emitter:
                 self.helpers.add(helper)
                 lines.append(f"const int {self.names[f'clusterIdx.{d}']} = {helper.name}();")
         return lines
+
+    def _agreed_indices(self) -> list[str]:
+        """The thread indices that a warp has in common, in a kernel whose matrix descriptors depend on them. Where one lane tells the others, ptxas knows, too,
+        and computes descriptors in uniform registers, where ``wgmma`` needs them."""
+        if not any(isinstance(s, Wgmma) for s in walk(self.kernel)):
+            return []
+        facts, (x, y, _) = kernel_facts(self.kernel), self.kernel.block
+        return [p.index_name for p, inner in zip(THREAD_TYPES[1:], (x, x * y), strict=True) if is_multiple(inner, WARP, facts)]
 
     def _text(self, helpers: tuple[Helper, ...], parameters: list[str], head: list[str], body: list[str]) -> str:
         x, y, z = self.kernel.block

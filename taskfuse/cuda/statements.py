@@ -23,11 +23,12 @@ from taskfuse.cuda.text import bare
 from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType, bfloat16, bool_, float32
 from taskfuse.ir.elementwise_function import DTypeRule
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, free_symbols, lookups_of, not_
 from taskfuse.kir import walk
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, Descriptor, Immediate, Operand, Queue, ScalarValue
+from taskfuse.kir.operands import Access, Immediate, Operand, Queue, ScalarValue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, Commit, Expect, FenceProxyAsync, Release, Wait, WaitGroup, WgmmaFence
 from taskfuse.kir.walk import accesses
@@ -173,6 +174,9 @@ class StatementPrinter:
                 if (moved := self._moved(stmt)) is not None:
                     w.move(stmt.out, moved, scope)
                     return
+                if (number := w.float_of_index(stmt, scope)) is not None:
+                    w.store(stmt.out, number, float32, scope)
+                    return
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
                 is_rounded = stmt.out.buffer in self._rounded or is_short(w.dtype(stmt.out))
@@ -197,8 +201,8 @@ class StatementPrinter:
             case TmaStore():
                 copies.bulk_store(w, stmt, scope)
             case Wgmma():
-                a = w.address(stmt.a, scope) if isinstance(stmt.a, Access) else self._matrix(stmt.a, scope)
-                operands = a, self._matrix(stmt.b, scope)
+                a = w.address(stmt.a, scope) if isinstance(stmt.a, Access) else matrices.descriptor(w, stmt.a, scope)
+                operands = a, matrices.descriptor(w, stmt.b, scope)
                 self._in_flight[stmt.acc.buffer] = self._batches
                 w.call(scope, matrices.wgmma(stmt), w.address(stmt.acc, scope), *operands, scope.indices.text(stmt.accumulate))
             case Mma(acc=acc, a=a, b=b):
@@ -392,11 +396,6 @@ class StatementPrinter:
         for fragment in matrices.covered(behind):
             if fragment.buffer in self._visible:
                 w.call(scope, matrices.WGMMA_FACTOR, w.address(fragment, scope))
-
-    def _matrix(self, d: Descriptor, scope: TextScope) -> str:
-        w = self._writer
-        w.helpers.add(matrices.MATRIX)
-        return f"matrix({w.address(d.base, scope)}, {scope.indices.text(d.offset)}, {matrices.layout_bits(d):#x}ull)"
 
 
 def _is_shared(operands: Sequence[Operand], loop: For | None) -> bool:

@@ -10,11 +10,11 @@ from taskfuse.cuda.expressions import Indices, Level
 from taskfuse.cuda.functions import IDENTIFIERS
 from taskfuse.cuda.storage import NamedStorage, packed_in
 from taskfuse.cuda.text import Helper, HelperCall, Snippet, bare
-from taskfuse.dtypes import DType, bfloat16, float32, int64
-from taskfuse.ir.scalar import Expr
-from taskfuse.kir import Kernel
+from taskfuse.dtypes import DType, bfloat16, float32, int32, int64
+from taskfuse.ir.scalar import ZERO, Expr, Sum, const
+from taskfuse.kir import Kernel, walk
 from taskfuse.kir.declarations import ScalarParam
-from taskfuse.kir.nodes import For, Stmt
+from taskfuse.kir.nodes import Compute, For, Stmt
 from taskfuse.kir.operands import Access, BarrierSlot, Immediate, IndexOf, Operand, ScalarValue, dtype_of
 
 _KEYWORDS = frozenset(
@@ -83,6 +83,8 @@ class Identifiers:
 
 
 INDENT = "  "
+EXACT = 2**24
+"""The greatest magnitude up to which float32 has all integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +139,7 @@ class Writer:
         self.mbarriers = mbarriers
         self.helpers = helpers
         self._packed = packed_in(kernel)
+        self._unrolled = frozenset(s.var for s in walk(kernel) if isinstance(s, For) and s.unroll)
         self.lines: list[str] = []
         self._scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
 
@@ -215,6 +218,21 @@ class Writer:
                 return self.use(convert(self.names[name], self._scalars[name], dtype))
             case IndexOf(value=value):
                 return self.use(convert(scope.indices.wide_text(value, Level.UNARY), int64, dtype))
+
+    def float_of_index(self, stmt: Compute, scope: TextScope) -> str | None:
+        """The text of an index that becomes a float32: what iterations of unrolled loops have in common, which is converted once, plus a constant of each.
+        ``None``: the statement does something else, the index is no such sum, or float32 lacks some of these numbers."""
+        match stmt.operands:
+            case (IndexOf(value=Sum() as value),) if stmt.op.cpp.moves and stmt.dtype in (int32, int64) and self.dtype(stmt.out) is float32:
+                constant = sum((term * k for term, k in value.terms if term.free <= self._unrolled), start=const(0))
+            case _:
+                return None
+        common = value - constant
+        if constant is ZERO or not common.free:
+            return None
+        if not all(-EXACT <= bound <= EXACT for e in (common, constant, value) for bound in scope.indices.ranges.of(e)):
+            return None
+        return " + ".join(f"(float){scope.indices.text(e, Level.UNARY)}" for e in (common, constant))
 
     def store(self, out: Access, text: str, dtype: DType, scope: TextScope) -> None:
         """A line that stores a value of ``dtype`` in an element, converted to its dtype."""

@@ -23,6 +23,7 @@ from taskfuse.ir.scalar import ONE, ZERO, Compare, CompareOp, Expr, Facts, Min, 
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, GRID_TYPES, MemoryType, ParallelType
+from taskfuse.lowering.channels import boundary
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
 from taskfuse.lowering.domains import ancestors, backward, bound, digit_values, digits, divides, refused
 from taskfuse.lowering.plan import LoopVariables, Walk
@@ -251,8 +252,8 @@ class GridStrideLoops:
                 return None
             if self._waits_for_blocks(tv, loop, memory[tv]) or indexes_registers(tv, loop) or has_copies_of_threads(tv):
                 return None
-            if tv.schedule.stages > 1 and next((x for a, x in reversed(self._inlined(tv)) if tv.schedule.ptype(a).is_loop), None) is loop:
-                return None  # slots of a ring are counted in trips
+            if self._counts_trips(tv, loop):
+                return None
             if t.source.is_foreign and self._is_read_outside(tv, loop):
                 return None
             facts = self._ranges.facts
@@ -262,6 +263,11 @@ class GridStrideLoops:
             else:
                 found.add(Walk(item, index, stop, simplify(maximum(t.inner.extent, 1), facts)))
         return next(iter(found)) if len(found) == 1 else None
+
+    def _counts_trips(self, tv: TensorView, loop: Loop) -> bool:
+        """Whether a ring takes a slot in each trip of a loop, inside one role, which fills it some trips ahead. Roles of a channel have cursors."""
+        innermost = next((x for a, x in reversed(self._inlined(tv)) if tv.schedule.ptype(a).is_loop), None)
+        return tv.schedule.stages > 1 and innermost is loop and boundary(self._tree, self._fusion, tv) is None
 
     def _check_claims(self, walks: dict[Loop, Walk]) -> None:
         """Raises :class:`LoweringError` where blocks claim other items than those of a loop."""

@@ -14,7 +14,7 @@ from taskfuse.ir.scalar import Const, ge
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error
-from taskfuse.ops.elementwise import add, div, eq, exp2, log, mul, sub, where
+from taskfuse.ops.elementwise import add, div, eq, exp, exp2, log, mul, sub, where
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.rearrange import repeat
 from taskfuse.ops.reduce import reduce_axes
@@ -103,22 +103,24 @@ def _attention(
         wide = query.dtype.compute if query.dtype.compute.itemsize > float32.itemsize else float32
         scores = matmul(query, transposed(key), dtype=wide)
         lowest = -math.inf
-        log2 = factor * LOG2_E
-        if attn_mask is not None and attn_mask.dtype is not bool_:
+        is_biased = attn_mask is not None and attn_mask.dtype is not bool_
+        if attn_mask is not None and is_biased:
             scores = add(mul(scores, factor), cast_tensor(attn_mask, wide))
-            log2 = LOG2_E
         if attn_mask is not None and attn_mask.dtype is bool_:
             scores = where(attn_mask, scores, lowest)
         if is_causal:
             scores = causal(scores, lowest)
         most = reduce_axes(scores, (scores.ndim - 1,), COMBINES["maximum"], wide, keepdims=True)
-        p = exp2(sub(mul(scores, log2), mul(most, log2)))
+        if is_biased:  # by up to the most negative float, any multiple of which overflows
+            p = exp(sub(scores, most))
+        else:
+            p = exp2(sub(mul(scores, factor * LOG2_E), mul(most, factor * LOG2_E)))
         if attn_mask is not None:  # a row may have no key
             p = where(eq(scores, lowest), 0.0, p)
         total = reduce_axes(p, (p.ndim - 1,), COMBINES["add"], wide, keepdims=True)
         found = div(matmul(cast_tensor(p, value.dtype), value, dtype=wide), total)
         result = cast_tensor(found if attn_mask is None else where(eq(total, 0.0), 0.0, found), query.dtype)
-        sums = squeeze(add(mul(most, log2 / LOG2_E), log(total)), most.ndim - 1) if has_sums else None
+        sums = squeeze(add(mul(most, factor), log(total)), most.ndim - 1) if has_sums else None
         return (reshape(result, shape) if is_grouped else result), sums
 
 

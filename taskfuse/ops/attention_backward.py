@@ -13,7 +13,7 @@ from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.attention import LOG2_E, causal, check_operands, heads_per_key, positive_scale, repeated, transposed
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error
-from taskfuse.ops.elementwise import add, eq, exp2, mul, sub, where
+from taskfuse.ops.elementwise import add, eq, exp, exp2, mul, sub, where
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, floating_only, op
@@ -65,15 +65,20 @@ def scaled_dot_product_attention_backward(
     factor = positive_scale(name, query, scale)
     with query.fusion.call():
         keys, values = (repeated(name, tv, query) if enable_gqa else tv for tv in (key, value))
-        scores, log2 = matmul(query, transposed(keys), dtype=wide), factor * LOG2_E
-        if attn_mask is not None and attn_mask.dtype is not bool_:
-            scores, log2 = add(mul(scores, factor), cast_tensor(attn_mask, wide)), LOG2_E
+        scores = matmul(query, transposed(keys), dtype=wide)
+        is_biased = attn_mask is not None and attn_mask.dtype is not bool_
+        if attn_mask is not None and is_biased:
+            scores = add(mul(scores, factor), cast_tensor(attn_mask, wide))
         if attn_mask is not None and attn_mask.dtype is bool_:
             scores = where(attn_mask, scores, -math.inf)
         if is_causal:
             scores = causal(scores, -math.inf)
-        shift = mul(where(eq(logsumexp, -math.inf), 0.0, logsumexp), LOG2_E)  # without keys, exponentials are of -inf
-        p = exp2(sub(mul(scores, log2), expand_dims(shift, shift.ndim)))
+        shift = where(eq(logsumexp, -math.inf), 0.0, logsumexp)  # without keys, exponentials are of -inf
+        if is_biased:  # by up to the most negative float, any multiple of which overflows
+            p = exp(sub(scores, expand_dims(shift, shift.ndim)))
+        else:
+            shift = mul(shift, LOG2_E)
+            p = exp2(sub(mul(scores, factor * LOG2_E), expand_dims(shift, shift.ndim)))
         products = mul(cast_tensor(grad, wide), cast_tensor(result, wide))
         delta = reduce_axes(products, (products.ndim - 1,), _ADD, wide, keepdims=True)
         ds = cast_tensor(mul(p, sub(matmul(grad, transposed(values), dtype=wide), delta)), query.dtype)

@@ -278,6 +278,7 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     if not found.is_masked and found.columns >= SHARED_COLUMNS:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
     every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
+    every += [replace(c, staged=1) for c in every if c.staged and c.blocks and c.query_stages > 1 and found.is_masked]  # beside what blocks claim
     gains = target.attention.ahead_gains
     gaining = [c for c in every if c.warpgroups == c.stages == 2 and c.cluster == 1 and (found.columns, c.chunk) in gains]
     return every + [replace(c, is_pipelined=True) for c in gaining]
@@ -291,8 +292,6 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
     is_masked = found.is_masked
     if config.cluster > 1 and is_masked:
         return "blocks of a cluster read the same keys, but a mask ends their walks at different ones", "use cluster=1"
-    if config.blocks and is_masked and config.query_stages > 1:
-        return "blocks that claim rows, as walks are of unequal length, have one stage of queries", "use query_stages=1"
     if config.blocks and is_masked and not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows):
         return "blocks claim rows, as walks are of unequal length, and the number of rows is not constant", "use blocks=0"
     if config.staged and not found.has_bulk_results:
@@ -356,7 +355,7 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     waves = walk.batch * tiles / (config.blocks or target.sms * config.residents)
     waves = waves if found.row and waves > 1 else math.ceil(waves)  # where the shortest come last, they fill up the last wave
     if config.blocks:
-        turn = figures.claimed_cycles if found.is_masked else figures.turn_cycles[config.query_stages - 1]
+        turn = (figures.claimed_cycles if found.is_masked else figures.turn_cycles)[config.query_stages - 1]
         total = figures.block_cycles + waves * (each + turn - stored)
     else:
         total = waves * (each + figures.block_cycles - stored)

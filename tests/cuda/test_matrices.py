@@ -61,6 +61,12 @@ def test_covered(text: str, want: list[list[str]]) -> None:
     assert fences(text) == want
 
 
+def test_descriptors_that_are_no_units_apart_have_addresses_of_their_own() -> None:
+    """Only what is known to be a multiple of 16 bytes can be divided before it is added to an address."""
+    text = load("gemm").replace("+ 32*kk", "+ 8*kk")
+    assert "matrix((const unsigned char*)&b_s[a_slot * 128 * 64] + 8 * kk, 0, 0x" in emit(parse_kernel(text)).text
+
+
 def test_registers_that_are_declared_behind_the_fence_are_left_alone() -> None:
     """No element is written, so that the array is declared in the branch that alone uses it."""
     text = re.sub(r"FOR t in 0..2 UNROLL:\n *FOR v.*\n *a_r.*\n", "", str(Product(bfloat16, bfloat16, a_layout=None).kernel()))

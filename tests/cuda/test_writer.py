@@ -72,6 +72,34 @@ def test_a_statement_that_is_one_call() -> None:
     assert writer.helpers == {helper}
 
 
+@pytest.mark.parametrize(
+    ("index", "dtype", "text"),
+    [
+        ("64*blockIdx.x + 2*i - threadIdx.x", "int64", "(float)(64 * blockIdx_x - threadIdx_x) + (float)(2 * i)"),
+        ("64*blockIdx.x + 2*i - threadIdx.x + 8388608", "int32", "(float)(64 * blockIdx_x - threadIdx_x + 8388608) + (float)(2 * i)"),
+        ("64*blockIdx.x + 2*i - threadIdx.x + 16777216", "int64", "(float)(long long)(64 * blockIdx_x + 2 * i - threadIdx_x + 16777216)"),
+        ("64*blockIdx.x + 2*i - threadIdx.x", "int8", "(float)((signed char)(long long)(64 * blockIdx_x + 2 * i - threadIdx_x))"),
+        ("2*i", "int64", "(float)(long long)(2 * i)"),
+        ("64*blockIdx.x - threadIdx.x", "int64", "(float)(long long)(64 * blockIdx_x - threadIdx_x)"),
+        ("64*blockIdx.x + 2*w - threadIdx.x", "int64", "(float)(long long)(64 * blockIdx_x + 2 * w - threadIdx_x)"),
+    ],
+)
+def test_floats_of_indices_in_unrolled_loops_share_a_conversion(index: str, dtype: str, text: str) -> None:
+    """Where float32 has the number, both parts of it, and what they have in common is more than a constant."""
+    kernel = f"""\
+KERNEL k() -> (y: float32[128])
+  GRID (4, 1, 1)  BLOCK (32, 1, 1)
+  LOCAL r: float32[4]
+
+FOR w in 0..2:
+  FOR i in 0..4 UNROLL:
+    r[i] = cast.{dtype}(index({index}))
+  FOR i in 0..4 UNROLL:
+    y[32*i + threadIdx.x] = copy(r[i])
+"""
+    assert text in emit(tf.parse_kernel(kernel)).text
+
+
 @pytest.mark.parametrize("name", ["norm", "abs", "round", "malloc", "j0f", "rnorm3d", "llrint", "fabs", "printf"])
 def test_kernels_have_names_of_their_own(name: str) -> None:
     """CUDA declares such functions with C linkage, as kernels are."""

@@ -7,10 +7,12 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
+from taskfuse.errors import LoweringError
 from taskfuse.ir.scalar import Select, lookups_of
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import For, If
 from taskfuse.kir.synchronization import Advance
+from taskfuse.tiles import Dynamic, Rotated
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, bind, body, numbers
 
@@ -378,20 +380,38 @@ def test_blocks_in_a_rotated_order_visit_items_of_work(count: int | str, blocks:
     agrees(fusion, numbers(7 if count == "M" else int(count), 4))
 
 
-def test_a_ring_that_counts_trips_keeps_them() -> None:
-    with tf.Fusion("roles") as fusion:
+def ringed(order: Rotated | Dynamic, *, is_between_roles: bool) -> tf.Fusion:
+    """Rows in an order of the blocks, in a ring of two slots that takes one in each trip."""
+    with tf.Fusion("ringed") as fusion:
         x = tf.define_tensor([7, 32], name="x")
         a = tf.neg(x)
         b = tf.abs(a)
         fusion.add_output(b)
     for tv in (a, b):
-        tv.split(0, 5).rasterize((1,), tf.tiles.rotated(2))
+        tv.split(0, 5).rasterize((1,), order)
         bind(tv, S, BX, TX)
+    a.set_memory_type(MemoryType.Shared)
     a.circular_buffer(2).inline_at(2)
-    fusion.group([fusion.task([a]), fusion.task([b])]).parallelize(TY)
-    kernel = tf.lower(fusion)
+    if is_between_roles:
+        fusion.group([fusion.task([a]), fusion.task([b])]).parallelize(TY)
+    return fusion
+
+
+def test_a_ring_inside_a_role_counts_trips_and_keeps_them() -> None:
+    kernel = agrees(ringed(tf.tiles.rotated(2), is_between_roles=False), numbers(7, 32))
     assert not [s for s in walk(kernel) if isinstance(s, For) and s.start.free]
-    agrees(fusion, numbers(7, 32))
+    with pytest.raises(LoweringError, match="claims items of work where no loop of trips goes over them"):
+        tf.lower(ringed(tf.tiles.dynamic(), is_between_roles=False))
+
+
+def test_a_ring_between_roles_follows_items_of_work() -> None:
+    for order in (tf.tiles.rotated(2), tf.tiles.dynamic()):
+        fusion = ringed(order, is_between_roles=True)
+        kernel = agrees(fusion, numbers(7, 32))
+        kernel.verify().require()
+        loops = [s for s in walk(kernel) if isinstance(s, For) and (s.start.free or s.queue is not None)]
+        assert len(loops) == 2
+        assert all(any(isinstance(inner, Advance) for inner in walk(s)) for s in loops)
 
 
 # -- tiles of ragged rows -------------------------------------------------------------------------------------------------------------

@@ -58,6 +58,8 @@ def test_masks() -> None:
     np.testing.assert_allclose(attention(q, k, v, keep), torches(q, k, v, keep), rtol=2e-5, atol=2e-6)
     added = np.where(keep, given(2, 1, 5, 7), -np.inf).astype(np.float32)
     np.testing.assert_allclose(attention(q, k, v, added), torches(q, k, v, added), rtol=2e-5, atol=2e-6)
+    most_negative = np.where(keep, np.float32(0), np.finfo(np.float32).min)  # a multiple of which overflows: a row of it has all keys alike
+    np.testing.assert_allclose(attention(q, k, v, most_negative), torches(q, k, v, most_negative), rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize(

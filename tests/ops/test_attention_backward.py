@@ -87,6 +87,14 @@ def test_rows_without_keys(is_boolean: bool) -> None:
         np.testing.assert_allclose(found, x, atol=1e-12)
 
 
+def test_a_row_of_the_most_negative_floats_is_finite() -> None:
+    """No multiple of the row, or of its logarithm of sums, is taken."""
+    mask = np.zeros((2, 3, 5, 7))
+    arrays, _ = torches(given(2, 3, 5, 8), given(2, 3, 7, 8), given(2, 3, 7, 8), mask)
+    arrays[5][:, :, 2] = arrays[6][:, :, 2] = np.finfo(np.float32).min
+    assert all(np.isfinite(found).all() for found in gradients(arrays, tf.float32))
+
+
 @pytest.mark.parametrize(
     ("place", "shape", "dtype", "error", "reason"),
     [

@@ -83,7 +83,11 @@ CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]
     "groups of heads": (lambda: attention(heads=("B", 4), key_heads=("B", 2), enable_gqa=True), AttentionConfig(1, 32, 2), (5, 40)),
     "keys of two blocks": (lambda: attention(heads=("B",)), AttentionConfig(1, 32, 2, cluster=2), (140, 70)),
     "rows in turn, staged": (lambda: attention(64, heads=("B",)), AttentionConfig(1, 32, 2, blocks=3, query_stages=2, staged=2), (200, 40)),
-    "causal rows that blocks claim": (lambda: attention(heads=(2,), sizes=(150, 150), is_causal=True), AttentionConfig(1, 32, 2, blocks=3), (150, 150)),
+    "causal rows that blocks claim": (
+        lambda: attention(heads=(2,), sizes=(150, 150), is_causal=True),
+        AttentionConfig(1, 32, 2, blocks=2, query_stages=2),
+        (150, 150),
+    ),
     "keys of 8 bits": (keys_of_8_bits, AttentionConfig(1, 32, 2), (70, 70)),
     "softcap, bias, sums": (softcapped, AttentionConfig(1, 32, 2), (65, 33)),
 }

@@ -34,8 +34,6 @@ def test_what_the_blocks_of_causal_walks_cannot() -> None:
     ):
         with pytest.raises(UnsupportedError, match=reason):
             tf.schedulers.attention(attention(is_causal=True), config)
-    with pytest.raises(UnsupportedError, match="one stage of queries"):
-        tf.schedulers.attention(attention(sizes=(256, 256), is_causal=True), AttentionConfig(1, 64, 2, blocks=132, query_stages=2))
 
 
 def test_tiles_that_blocks_claim_take_shared_memory() -> None:
@@ -47,7 +45,7 @@ def test_tiles_that_blocks_claim_take_shared_memory() -> None:
     for option in chosen.alternatives[:1]:
         fusion = causal()
         tf.schedulers.attention(fusion, option.config)
-        assert tf.lower(fusion).resources().shared_bytes <= H200.limits.block_shared
+        assert tf.lower(fusion).resources(fast_math=True).shared_bytes <= H200.limits.block_shared
     with pytest.raises(UnsupportedError, match="Shared memory"):
         tf.schedulers.attention(causal(), AttentionConfig(2, 192, 2, blocks=132))
 
@@ -79,7 +77,7 @@ def test_products_ahead_and_turns_need_two() -> None:
 @pytest.mark.parametrize(
     ("config", "reason", "help"),
     [
-        (AttentionConfig(blocks=132, query_stages=2), "have one stage of queries", "use query_stages=1"),
+        (AttentionConfig(blocks=132, query_stages=2), "the number of rows is not constant", "use blocks=0"),
         (AttentionConfig(3, 256), r"a thread needs \d+ registers and has 160", "use smaller chunks, fewer warpgroups or fewer residents"),
         (
             AttentionConfig(2, 128, 8),
@@ -151,7 +149,7 @@ def test_causal_rows_are_claimed_where_blocks_have_many() -> None:
         tf.schedulers.attention(attention(128, heads=(4, 16), sizes=(m, m), is_causal=True), sizes={"M": 4096} if m == "M" else {}).config
         for m in (4096, 128, "M")
     )
-    assert many == AttentionConfig(2, many.chunk, many.stages, blocks=132, staged=many.staged, is_pipelined=many.is_pipelined)
+    assert many == AttentionConfig(2, many.chunk, many.stages, blocks=132, query_stages=2, staged=many.staged, is_pipelined=many.is_pipelined)
     assert few.blocks == any_number.blocks == 0
 
 

@@ -159,6 +159,8 @@ def test_blocks_of_short_rows_are_few_enough_to_begin() -> None:
 def test_stores_along_another_axis_cost_sectors() -> None:
     rows = RowProblem(4096, 4096, phases=2, held=((Keep.REGISTERS, 2),))
     assert rank(replace(rows, scattered=1))[0].us > 2 * rank(rows)[0].us
+
+
 def test_blocks_that_share_rows_are_as_many_on_each_multiprocessor() -> None:
     """160 blocks on 132 multiprocessors take as long as 264: where instructions are the bound, rows are shared by 13 or 26 blocks, not by 16."""
     problem = RowProblem(1280, 4096, 8, is_inner=False, loads=(4, 2, 2, 2, 2), store_bytes=12, functions=6, slots=110)

@@ -55,6 +55,7 @@ class Comparison:
 
 STREAM_WAIT_TARGET = 90
 """The first target whose launches overlap, so that threads wait for earlier launches."""
+ALL_LANES = 2**WARP - 1
 WORK, MOST = 12_000, 60_000
 """Statements and basic blocks executed in a launch after which no further thread is started: if all events have been seen, and in any case."""
 
@@ -187,6 +188,9 @@ class _Follower:
                 raise Difference(f"PTX line {line}: a second wait for the stream")
             self.waited = True
             return 0
+        if kind is Kind.AGREED and not self.waited and operands[0] in self._common_indices() and operands[1:] == (0, WARP - 1, ALL_LANES):
+            assert isinstance(operands[0], int)
+            return operands[0]  # one lane tells the others what they know
         self._check_waited(line)
         if self.at == len(self.trace.steps):
             raise Difference(f"PTX line {line}: {_said(kind, operands)}, where the thread is at its end")
@@ -200,6 +204,11 @@ class _Follower:
         if kind not in UNORDERED:
             self._check_memory(f"in front of PTX line {line}", step.stores, step.loads)
         return step.result
+
+    def _common_indices(self) -> list[int]:
+        """The thread's indices that are those of its whole warp."""
+        x, y, _ = self.traces.launch.block
+        return [i for i, inner in zip(self.thread[1:], (x, x * y), strict=True) if inner % WARP == 0]
 
     def _wanted(self, step: PtxStep) -> str:
         operands = [self._lanes(o) if isinstance(o, WarpLanes) else o for o in step.operands]

@@ -41,9 +41,10 @@ __device__ __forceinline__ long long floor_modulo(long long a, long long b) {
 
 __device__ __forceinline__ unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
 
-// a wgmma matrix descriptor: the address in bits 0-13 and what is known of the layout above, both in units of 16 bytes
-__device__ __forceinline__ unsigned long long matrix(const void* base, unsigned offset, unsigned long long layout) {
-  return layout | ((shared_address(base) + offset & 0x3ffff) >> 4);
+// a wgmma matrix descriptor: the address in bits 0-13, in units of 16 bytes, and what is known of the layout above. In a cluster, an address has the
+// block's rank above its 18 bits
+__device__ __forceinline__ unsigned long long matrix(const void* base, unsigned units, unsigned long long layout) {
+  return layout & 0xffffffff00000000ull | (unsigned)layout + ((shared_address(base) & 0x3ffff) >> 4) + units;
 }
 
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long* barrier) {
@@ -164,8 +165,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
   __builtin_assume(blockIdx_x >= 0);
   const int threadIdx_x = threadIdx.x;
   __builtin_assume(threadIdx_x < 128);
-  const int threadIdx_y = threadIdx.y;
-  __builtin_assume(threadIdx_y < 3);
+  const int threadIdx_y = __shfl_sync(0xffffffff, (int)threadIdx.y, 0);
   extern __shared__ __align__(1024) unsigned char shared[];
   unsigned short* const a_s = reinterpret_cast<unsigned short*>(shared + 0);  // [3, 128, 64]
   unsigned short* const b_s = reinterpret_cast<unsigned short*>(shared + 49152);  // [3, 128, 64]
@@ -212,7 +212,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
         wgmma_fence();
 #pragma unroll
         for (int kk = 0; kk < 4; ++kk) {
-          wgmma_m64n128k16_bf16(&acc[0], matrix(&a_s[(a_slot * 128 + 64 * threadIdx_y - 64) * 64], 32 * kk, 0x4000004000000000ull), matrix(&b_s[a_slot * 128 * 64], 32 * kk, 0x4000004000000000ull), kk + ko > 0);
+          wgmma_m64n128k16_bf16(&acc[0], matrix(a_s, 1024 * a_slot + 2 * kk + 512 * threadIdx_y - 512, 0x4000004000000000ull), matrix(b_s, 1024 * a_slot + 2 * kk, 0x4000004000000000ull), kk + ko > 0);
         }
         wgmma_commit();
         wgmma_wait<1>();

@@ -90,6 +90,10 @@ DIFFERENT: dict[str, tuple[list[tuple[str, str]], str]] = {
     "another element of a tensor is written": ([("add.s64 	%rd5, %rd2, %rd3;", "add.s64 	%rd5, %rd2, 4;")], "a tensor: bytes"),
     "a tensor is read elsewhere": ([("add.s64 	%rd4, %rd1, %rd3;", "add.s64 	%rd4, %rd1, 256;")], "a tensor: bytes"),
     "no wait for the stream": ([(WAIT, "")], "in front of the wait for what the stream holds before"),
+    "lanes take the first one's index": (
+        [(WAIT, "	shfl.sync.idx.b32 %r1|%p1, %r1, 0, 31, -1;\n" + WAIT)],
+        "in front of the wait for what the stream holds before",
+    ),
     "two waits for the stream": ([(WAIT, WAIT + WAIT)], "a second wait for the stream"),
     "a store to where data says": (
         [("st.global.u32 	[%rd5], %r8;", "cvt.u64.u32 %rd6, %r2;\n	st.global.u32 [%rd6], %r8;")],
@@ -107,6 +111,10 @@ def test_differences(name: str) -> None:
     found = compared(*changes).difference
     assert found is not None
     assert text in found
+
+
+def test_one_lane_may_tell_an_index_that_its_warp_has() -> None:
+    assert compared((WAIT, "	mov.u32 %r3, %tid.y;\n	shfl.sync.idx.b32 %r3|%p1, %r3, 0, 31, -1;\n" + WAIT)).difference is None
 
 
 def test_a_difference_says_whose_it_is() -> None:

@@ -62,7 +62,7 @@ FAULTS = {
     "a box to the wrong slot": ("gemm", r"tma_load_2d\(&b_s\[p_slot", "tma_load_2d(&b_s[(p_slot + 1) % 3", "BULK_LOAD"),
     "the wrong map": ("gemm", r"&map_b, &full", "&map_a, &full", "BULK_LOAD"),
     "a wrong descriptor": ("gemm", r"0x4000004000000000ull\), matrix", "0x4000008000000000ull), matrix", "WGMMA"),
-    "a wrong step of a descriptor": ("gemm", r"32 \* kk, 0x", "64 * kk, 0x", "WGMMA"),
+    "a wrong step of a descriptor": ("gemm", r"2 \* kk, 0x", "4 * kk, 0x", "WGMMA"),
     "sums that are not begun anew": ("gemm", r"kk \+ ko > 0", "1", "WGMMA"),
     "rows of a stmatrix": ("gemm", r"threadIdx_x % 16\) \* 64", "threadIdx_x % 8) * 64", "STORE_MATRIX"),
     "a division that rounds the wrong way": ("gemm", r"256 \* \(t / by_0\)", "256 * ((t + 1) / by_0)", "BULK_LOAD"),
