@@ -30,6 +30,7 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
+from taskfuse.cuda.speculation import parted
 from taskfuse.cuda.statements import StatementPrinter
 from taskfuse.cuda.storage import NamedStorage, elements
 from taskfuse.cuda.synchronization import Synchronization
@@ -87,8 +88,14 @@ def emit(
     Raises:
         UnsupportedError: a construct with no CUDA form.
     """
-    found = _Emitter(peeled(kernel), dense(kernel) if variant is None else variant, fast_math, debug, chaos, locations).source()
+    found = _Emitter(kernel_parts(kernel, fast_math), dense(kernel) if variant is None else variant, fast_math, debug, chaos, locations).source()
     return replace(found, kernel=kernel)
+
+
+def kernel_parts(kernel: Kernel, fast_math: bool) -> Kernel:
+    """A kernel of the same meaning whose loops are printed as they stand."""
+    whole = peeled(kernel)
+    return whole if fast_math else parted(whole)
 
 
 def restricted(kernel: Kernel) -> frozenset[str]:
@@ -296,8 +303,21 @@ class _Emitter:
         return [f"{INDENT}{LENGTHS.name}({name}, {self.indices.text(groups)}, {length}, {self.indices.text(total)});", f"{INDENT}__syncthreads();"]
 
     def _indices(self) -> list[str]:
-        """The hardware indices that the text uses, as signed integers: differences of them may be negative."""
-        lines = [f"const int {self.names[n]} = {hardware};" for n, hardware in _HARDWARE.items() if n in self.used.names]
+        """The hardware indices that the text uses, as signed integers: differences of them may be negative.
+
+        NVVM knows no bound of them: it would guard each element of a row of which only the last ones may be past its end, and correct each quotient for
+        negative dividends. It is told the bounds that made no kernel longer. Where it knows both, it makes unions of bits of sums, and no longer finds the
+        constant part of an address.
+        """
+        lines: list[str] = []
+        extents = dict(zip((p.index_name for p in THREAD_TYPES), self.kernel.block, strict=True))
+        for name, hardware in _HARDWARE.items():
+            if name in self.used.names:
+                lines.append(f"const int {self.names[name]} = {hardware};")
+                if name not in extents:
+                    lines.append(f"__builtin_assume({self.names[name]} >= 0);")
+                elif isinstance(extent := extents[name], Const):
+                    lines.append(f"__builtin_assume({self.names[name]} < {extent});")
         for d in "xyz":
             if f"clusterIdx.{d}" in self.used.names:
                 helper = ptx.cluster_index(d)

@@ -161,8 +161,11 @@ __device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sy
 extern "C" __global__ void __launch_bounds__(384, 1)
 gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d, int M, int N, int K, Divisor by_0) {
   const int blockIdx_x = blockIdx.x;
+  __builtin_assume(blockIdx_x >= 0);
   const int threadIdx_x = threadIdx.x;
+  __builtin_assume(threadIdx_x < 128);
   const int threadIdx_y = threadIdx.y;
+  __builtin_assume(threadIdx_y < 3);
   extern __shared__ __align__(1024) unsigned char shared[];
   unsigned short* const a_s = reinterpret_cast<unsigned short*>(shared + 0);  // [3, 128, 64]
   unsigned short* const b_s = reinterpret_cast<unsigned short*>(shared + 49152);  // [3, 128, 64]
