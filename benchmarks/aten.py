@@ -162,7 +162,12 @@ def _cast(x: Any, dtype: str) -> Any:
 
 
 def _dtype(name: str) -> Any:
-    return tf.bool_ if name == "bool" else getattr(tf, name)
+    return tf.bool_ if name == "bool" else getattr(tf, name.removesuffix("fn"))  # torch's float8_e4m3fn is float8_e4m3
+
+
+def _wide(dtype: str) -> str:
+    """The dtype in which torch computes what it rounds to another one: an op of several steps rounds once, at its end."""
+    return "float32" if dtype in ACCUMULATED else dtype
 
 
 def _axes(b: _Build, arg: Any, dims: Any) -> tuple[int, ...]:
@@ -176,12 +181,14 @@ def _axes(b: _Build, arg: Any, dims: Any) -> tuple[int, ...]:
 def _binary(b: _Build, n: Node) -> tf.TensorView:
     name = n.op.split(".")[0]
     left, right = n.args[:2]
+    alpha = dict(n.options).get("alpha", n.args[2] if len(n.args) > 2 and isinstance(n.args[2], int | float) else 1)
+    if alpha != 1:  # the product is not rounded before it is added
+        x, y = (_cast(b.of(a), _wide(n.dtype)) for a in (left, right))
+        y = tf.mul(y, alpha) if isinstance(y, tf.TensorView) else y * alpha
+        return _cast(getattr(tf, BINARY[name])(x, y), n.dtype)
     at = {b.dtype(a) for a in (left, right) if isinstance(a, Name)}
     kinds = [n.dtype] if name not in COMPARISONS else sorted(at, key=lambda d: ("float" in d, d))[-1:]
     x, y = (_cast(b.of(a), kinds[0]) for a in (left, right))
-    alpha = dict(n.options).get("alpha", n.args[2] if len(n.args) > 2 and isinstance(n.args[2], int | float) else 1)
-    if alpha != 1:
-        y = tf.mul(y, alpha) if isinstance(y, tf.TensorView) else y * alpha
     mode = dict(n.options).get("rounding_mode")
     if mode is not None:
         if mode.text != "floor":
@@ -314,7 +321,7 @@ def _several(b: _Build, n: Node) -> Sequence[tf.TensorView]:
             return tf.topk(x, a[1], given(2, "dim", -1), largest=bool(given(3, "largest", True)))
         case "sort":
             axis, down = given(1, "dim", -1), bool(given(2, "descending", False))
-            return tf.sort(x, axis, descending=down), tf.argsort(x, axis, descending=down)
+            return tf.sort_with_indices(x, axis, descending=down)
         case "var_mean":
             dims = _axes(b, a[0], given(1, "dim", None))
             return tf.var_mean(x, dims, keepdims=bool(given(3, "keepdim", False)), correction=int(options.get("correction", 1)))
@@ -362,9 +369,9 @@ def _made(b: _Build, n: Node) -> tf.TensorView:
             return _reduced(b, n, call, dims, keep)
         case "as_strided":
             return _strided(b, n)
-        case "linalg_vector_norm" if (*a[1:], 2)[0] == 2:
-            dims, keep = (*a[2:], *(None, False)[max(len(a) - 2, 0) :])[:2]
-            return tf.sqrt(tf.sum(tf.square(b.tensor(a[0])), _axes(b, a[0], dims), keepdims=bool(keep)))
+        case "linalg_vector_norm":
+            order, dims, keep = (*a[1:], *(2, None, False)[len(a) - 1 :])
+            return tf.vector_norm(b.tensor(a[0]), cast("float", order), _axes(b, a[0], dims), keepdims=bool(keep))
         case "argmax" | "argmin":
             return getattr(tf, name)(b.tensor(a[0]), a[1], keepdims=bool((*a[2:], False)[0]))
         case "var":
@@ -373,10 +380,10 @@ def _made(b: _Build, n: Node) -> tf.TensorView:
             return tf.leaky_relu(b.tensor(a[0]), *a[1:])
         case "elu":
             alpha, scale, inner = (*a[1:], *(1, 1, 1)[len(a) - 1 :])
-            x = b.tensor(a[0])
+            x = _cast(b.tensor(a[0]), _wide(n.dtype))
             negative = tf.mul(tf.expm1(x if inner == 1 else tf.mul(x, inner)), alpha)
             found = tf.where(tf.gt(x, 0), x, negative)
-            return found if scale == 1 else tf.mul(found, scale)
+            return _cast(found if scale == 1 else tf.mul(found, scale), n.dtype)
         case "bitwise_right_shift" | "__rshift__":
             return tf.right_shift(_cast(b.tensor(a[0]), n.dtype), b.of(a[1]))
         case "bitwise_left_shift" | "__lshift__":

@@ -5,8 +5,8 @@
 A new process imports torch, makes the model of ``benchmarks/models.py``, and runs it twice without a compiler; processes of several models do this together.
 Then one after another imports its compiler, whose worker processes start with that, and runs the model once with it, which is timed until the GPU is idle:
 tracing, compilation, loading, the first launches. The second ratio counts the imports, too. The files of taskfuse are byte-compiled before, as by an
-installation. The parts of taskfuse's time: *trace* until the first graph is there, *plan* the partition and import, *wait* for fusions, *rest* of torch,
-loading and running. ``--host`` tries the script without a GPU, on small models by the reference.
+installation. The parts of taskfuse's time: *trace* until the first graph is there, *plan* the partition and import, *wait* for fusions, *run* what
+follows the last graph, loading and running, *rest* of torch. ``--host`` tries the script without a GPU, on small models by the reference.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def first_call(name: str, kind: str, given: argparse.Namespace) -> dict[str, flo
 
     def entered(gm: Any, example: Any) -> Any:
         seconds.setdefault("trace", time.perf_counter() - start)
-        return taskfuse_backend(gm, example, options={"run": "reference"} if given.host else None)
+        try:
+            return taskfuse_backend(gm, example, options={"run": "reference"} if given.host else None)
+        finally:
+            seconds["run"] = -time.perf_counter()
 
     backend: Any
     if not given.host:
@@ -92,7 +95,10 @@ def first_call(name: str, kind: str, given: argparse.Namespace) -> dict[str, flo
         step(torch.compile(model, backend=backend), inputs, given.train)
         if not given.host:
             torch.cuda.synchronize()
-        seconds["all"] = time.perf_counter() - start
+        end = time.perf_counter()
+        seconds["all"] = end - start
+        if "run" in seconds:
+            seconds["run"] += end
     return dict(seconds)
 
 
@@ -158,8 +164,9 @@ def main() -> int:
             ours, theirs = ({part: statistics.median(one[part] for one in of[kind]) for part in of[kind][0]} for kind in KINDS)
             ratios.append(ours["all"] / theirs["all"])
             wholes.append((ours["all"] + ours["import"]) / (theirs["all"] + theirs["import"]))
-            rest = ours["all"] - sum(ours.get(part, 0.0) for part in ("trace", *PARTS))
-            parts = ", ".join(f"{part} {ours.get(part, 0.0):.2f}" for part in ("trace", *PARTS))
+            told = {part: ours.get(part, 0.0) for part in ("trace", *PARTS, "run")}
+            rest = ours["all"] - sum(told.values())
+            parts = ", ".join(f"{part} {each:.2f}" for part, each in told.items())
             first = f"taskfuse {ours['all']:5.2f} s ({parts}, rest {rest:.2f}) Inductor {theirs['all']:5.2f} s ratio {ratios[-1]:.2f}"
             print(f"{name:9} {first}; imports {ours['import']:.2f} and {theirs['import']:.2f} s, with them {wholes[-1]:.2f}", flush=True)
     if ratios:

@@ -1,11 +1,12 @@
 """Graphs that models make, scheduled automatically, against torch: run op by op and compiled.
 
-``python benchmarks/traces.py [--write] [--only NAME ...] [--part K/N] [--jobs N] [--seconds S]``. The graphs are those of ``benchmarks/graphs``, which
-``aten.py`` reads. Inputs are random; every call of a round has inputs of its own, which together exceed the L2 cache; every runner allocates
-its outputs with torch; taskfuse is given new ones (``out=``) for a graph without inputs. The results of such calls, in memory that was poisoned
-before, are compared with torch in float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process and in turn. N processes
+``python benchmarks/traces.py [--write] [--only NAME ...] [--part K/N] [--jobs N] [--seconds S] [--kernels]``. The graphs are those of
+``benchmarks/graphs``, which ``aten.py`` reads. Inputs are random; every call of a round has inputs of its own, which together exceed the L2 cache; every
+runner allocates its outputs with torch; taskfuse is given new ones (``out=``) for a graph without inputs. The results of such calls, in memory that was
+poisoned before, are compared with torch in float64. Medians of 20 rounds, by CUDA events, all runners of a graph in one process and in turn. N processes
 compile graphs with both, the largest first; one that finds no more to compile measures its own, alone on the GPU but for first calls of graphs that
-others still compile, of which a median knows nothing. A graph that fails, or whose results differ, has a line that says so. Below the table stand the
+others still compile, of which a median knows nothing. A graph that fails, or whose results differ, has a line that says so. Below the table stand, with
+``--kernels``, the kernels of each graph in the order in which they run, each from the end of the one before to its own, by torch's profiler; and the
 graphs that take more than three times the roofline of their fusion (as ``explain()`` computes it: one launch, no cuts), with what ``explain()`` says of it.
 After S seconds nothing more is compiled, or measured: the table says which graphs are missing. What is found is printed to stderr as it comes, with the
 seconds of its parts.
@@ -13,13 +14,14 @@ seconds of its parts.
 
 from __future__ import annotations
 
+import itertools
 import math
 import multiprocessing
 import statistics
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,6 +45,8 @@ MOST_SETS = 8
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3}
 """Of a result, relative to its greatest absolute value; other dtypes are exact."""
 RANK = 8192
+BUSY = 20_000_000
+"""Cycles for which the GPU is kept busy while calls whose kernels are profiled are enqueued."""
 COMPILING = 0.55
 """The part of the time for compiling."""
 
@@ -170,7 +174,35 @@ def reason(graph: Graph, run: Any, us: float) -> str | None:
     return f"  {graph.name:34} {us / bound:5.1f} times; {said}"
 
 
-def measured(made: Compiled, bandwidth: float, rate: float) -> Row:
+def by_kernel(run: Any, calls: Sequence[Callable[[], object]]) -> list[float] | None:
+    """Median microseconds of each kernel of a run, from the end of the one before to its own; ``None`` if the profiler tells of other kernels than its."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+        torch.cuda._sleep(BUSY)
+        for _ in range(ROUNDS):
+            for call in calls:
+                call()
+        torch.cuda.synchronize()
+    results: Any = seen.profiler.kineto_results
+    events = [e for e in results.events() if "CUDA" in str(e.device_type()) and not e.name().startswith("Mem") and "(" not in e.name()]  # of torch: C++ names
+    count = len(run.kernels)
+    if len(events) != count * len(calls) * ROUNDS:
+        return None
+    ends = sorted(e.start_ns() + e.duration_ns() for e in events)
+    taken = [(b - a) * 1e-3 for a, b in itertools.pairwise(ends)]  # of all kernels but the first
+    return [statistics.median(taken[(k - 1) % count :: count]) for k in range(count)]
+
+
+def kernels_line(graph: Graph, run: Any, calls: Sequence[Callable[[], object]]) -> str:
+    """A line of the table of kernels."""
+    steps = getattr(run.schedule, "steps", None)
+    schedules = [run.schedule] if steps is None else [step.schedule for step in steps]
+    found = by_kernel(run, calls)
+    if found is None:
+        return f"  {graph.name:28} the profiler tells of other kernels"
+    return f"  {graph.name:28}" + "".join(f" {us:.1f}/{s.us:.1f} {s.scheduler[:4]}" for us, s in zip(found, schedules, strict=True))
+
+
+def measured(made: Compiled, bandwidth: float, rate: float, kernels: bool) -> Row:
     """Measure one graph."""
     graph, run, eager, fast = made.graph, made.run, made.eager, made.fast
     lap = Laps(f"{graph.name} measured")
@@ -195,6 +227,8 @@ def measured(made: Compiled, bandwidth: float, rate: float) -> Row:
     runs = [partial(call, args) for args in sets], [partial(eager, *args) for args in sets], [partial(fast, *args) for args in sets]
     ours, op_by_op, by_torch = gpu_medians(runs, ROUNDS)
     lap("times")
+    parts = kernels_line(graph, run, runs[0]) if kernels else None
+    lap("kernels")
     lap.tell()
     bound = max(1e6 * size / bandwidth, 1e6 * products(graph) / rate)
     expected = float(getattr(run.schedule, "us", math.nan))
@@ -203,16 +237,18 @@ def measured(made: Compiled, bandwidth: float, rate: float) -> Row:
         f"  {graph.name:34} {ops:3} {len(run.kernels):3} {size / 1e6:8.1f} {ours:9.1f} {expected:9.1f} {bound:8.1f} {bound / ours:6.0%} "
         f"{op_by_op:9.1f} {by_torch:9.1f} {by_torch / ours:6.2f}{wrong}"
     )
-    return Row(line, by_torch / ours, reason(graph, run, ours))
+    return Row(line, by_torch / ours, reason(graph, run, ours), parts)
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was found of a graph: its line; torch's time compiled over ours, if both were measured; a line about its roofline, if it is far from that."""
+    """What was found of a graph: its line; torch's time compiled over ours, if both were measured; a line about its roofline, if it is far from that; one
+    about its kernels, if asked for."""
 
     line: str
     ratio: float | None = None
     far: str | None = None
+    kernels: str | None = None
 
 
 @dataclass(frozen=True)
@@ -223,7 +259,7 @@ class Limits:
     measuring: float
 
 
-def work(names: Any, turn: Any, found: Any, rates: tuple[float, float], limits: Limits) -> None:
+def work(names: Any, turn: Any, found: Any, rates: tuple[float, float], limits: Limits, kernels: bool) -> None:
     """One process: compiles graphs as long as there are some, then measures its own, one process at a time.
 
     Args:
@@ -231,6 +267,7 @@ def work(names: Any, turn: Any, found: Any, rates: tuple[float, float], limits: 
         turn: lock of the GPU.
         found: queue of names, rows, and seconds of first calls.
         rates: bytes and operations of a product, per second.
+        kernels: whether kernels are measured one by one, too.
     """
     by_name = {g.name: g for g in graphs()}
     inductor: Any = torch._inductor.config
@@ -256,7 +293,7 @@ def work(names: Any, turn: Any, found: Any, rates: tuple[float, float], limits: 
             continue
         with turn:
             try:
-                row = measured(made, *rates)
+                row = measured(made, *rates, kernels)
             except (TaskfuseError, RuntimeError) as error:
                 row = Row(f"  {made.graph.name:34} {told(error)}")
             torch.cuda.empty_cache()
@@ -278,6 +315,7 @@ def main() -> None:
     options_parser.add_argument("--part", default="1/1", help="the k-th of n equal parts of the graphs, as k/n")
     options_parser.add_argument("--jobs", type=int, default=4, help="processes (default: 4)")
     options_parser.add_argument("--seconds", type=float, default=math.inf, help="when to stop (default: never)")
+    options_parser.add_argument("--kernels", action="store_true", help="also the times of kernels")
     options = options_parser.parse_args()
     begun = time.time()
     part, parts = map(int, options.part.split("/"))
@@ -290,7 +328,7 @@ def main() -> None:
     for name in (*sorted(chosen, key=lambda name: -size[name]), *[None] * options.jobs):
         names.put(name)
     limits = Limits(begun + COMPILING * options.seconds, begun + options.seconds)
-    processes = [context.Process(target=work, args=(names, turn, found, (bandwidth, rate), limits)) for _ in range(options.jobs)]
+    processes = [context.Process(target=work, args=(names, turn, found, (bandwidth, rate), limits, options.kernels)) for _ in range(options.jobs)]
     for process in processes:
         process.start()
     rows: dict[str, Row] = {}
@@ -319,6 +357,8 @@ def main() -> None:
         ]
         ours, theirs = (statistics.median(s[k] for s in seconds) for k in (0, 1))
         table.append(f"first calls, {options.jobs} processes at once: median {ours:.1f} s, torch.compile {theirs:.1f} s; all {time.time() - begun:.0f} s")
+    if options.kernels:
+        table += ["", "kernels, in order: measured / expected, scheduler:", *(line for name in chosen if (line := rows[name].kernels) is not None)]
     if far:
         table += ["", f"more than {SANE:.0f} times the roofline:", *far]
     publish("traces", table, options)

@@ -32,9 +32,9 @@ class DTypeKind(Enum):
     BOOL = "bool"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class DType:
-    """An element type.
+    """An element type. Each is one object: they are compared by identity, which their hash is of, too.
 
     Attributes:
         name: printed name.

@@ -210,6 +210,9 @@ class RowFigures:
         issue_cycles, function_cycles: cycles from one instruction of a thread to its next, and further cycles of a special function.
         instructions, copy_instructions, function_instructions: instructions per element: of a phase; of a load from memory again; of a special function.
         overhead_instructions: instructions per thread and phase.
+        block_cycles: cycles of a multiprocessor to begin a block: 73728 blocks of a warp each, sums of 8 x 2359296 float32, took 46 us, at 140 cycles a block.
+        scattered_sectors: sectors of the L2 cache's bandwidth that the store of one element takes, where those beside it are stored by other blocks: 512 x 1024
+            bfloat16 across rows took about 9 us.
         others: share of the shorter times that does not overlap with the longest.
         warp_vectors: the most vectors of a row that one warp walks alone: longer rows were 3 to 10% slower by warps than by blocks
             (``benchmarks/online.py``, on an H100).
@@ -229,6 +232,8 @@ class RowFigures:
     copy_instructions: float = 3
     function_instructions: float = 4
     overhead_instructions: float = 20
+    block_cycles: float = 160
+    scattered_sectors: float = 3
     others: float = 0.18
     warp_vectors: int = 1024
 
@@ -326,7 +331,8 @@ class AssumedFigures:
         grid_us: time of a grid barrier.
         update_us: time of each of several updates of one element, which are serialized.
         level_us: time of the barriers of one level of a scan's totals.
-        division_instructions, trip_instructions: instructions of a division by a constant, and of a loop's trip.
+        division_instructions, trip_instructions, place_instructions: instructions of a division by a constant, of a loop's trip, and of the address and the
+            load of one element.
         mma_share: rate of ``mma.sync`` relative to ``wgmma`` on a GPU with both.
         load_cycles: latency of a load from Global memory with no other load in flight: between the latencies of L2 and DRAM.
         chain_cycles: latency from an instruction of a thread to one that depends on it.
@@ -340,6 +346,7 @@ class AssumedFigures:
     level_us: float = 0.5
     division_instructions: int = 5
     trip_instructions: int = 3
+    place_instructions: int = 8
     mma_share: float = 0.6
     load_cycles: int = 500
     chain_cycles: int = 4

@@ -101,7 +101,7 @@ def read_options(env: Mapping[str, str] | None = None) -> Options:
 def variables(env: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:
     """The variables that settings are made of, as they are in ``env``; ``None``: in the environment of the process."""
     given = os.environ if env is None else env
-    return tuple((name, value) for name, value in given.items() if name.startswith(PREFIX) or name in OTHERS)
+    return tuple((name, given[name]) for name in given if name.startswith(PREFIX) or name in OTHERS)  # the system's decodes each value that it is asked for
 
 
 def set_variables(wanted: tuple[tuple[str, str], ...]) -> None:

@@ -92,7 +92,9 @@ class Target:
         double_products_per_cycle: multiply-adds of float64 on the tensor cores of a multiprocessor per cycle (NVIDIA H100 white paper: 67 TFLOP/s at 1980 MHz;
             A100 white paper: 19.5 TFLOP/s at 1410 MHz).
         busy_threads: threads of a multiprocessor, each with one load of 16 bytes in flight, that saturate DRAM: its bytes in 0.6 us, rounded.
-        launch_us: time from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
+        launch_us: what a kernel of a chain takes beside its bytes and its work: its launch, which overlaps the end of its predecessor where the target can
+            (:attr:`overlap_us`), and its first loads. Kernels of ``benchmarks/traces.py`` that move next to nothing take 0.7 to 1.4 us on an H200 from the
+            end of the one before, and elementwise ones of 12 to 67 MB 0.6 to 1.9 us more than their bytes.
         latency_cycles: latency of a load, under load.
         products, rows, elements, attention: further figures for the cost models of matrix products, rows, elementwise kernels, and attention.
         torch: figures of torch's own kernels.
@@ -172,6 +174,10 @@ class Target:
         """Microseconds from one kernel of a CUDA graph to the next, for parts that take ``times`` concurrently: the roofline of every cost model."""
         return self.launch_us + max(times)
 
+    def alone_us(self, *times: float) -> float:
+        """The same where the launch overlaps no predecessor: it is cooperative, or that of another library."""
+        return self.overlap_us + self.kernel_us(*times)
+
     @property
     def overlap_us(self) -> float:
         """Microseconds that a launch saves by overlapping the end of its predecessor (programmatic dependent launch, docs/cuda.md)."""
@@ -182,9 +188,9 @@ class Target:
         return self.capability == arch if feature else self.capability >= arch
 
 
-H200: Final = Target("H200", "sm_90a", 132, 1700, 4.3e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 1024)
-H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 768)
-A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640, double_products_per_cycle=64)
+H200: Final = Target("H200", "sm_90a", 132, 1700, 4.3e6, 32 << 20, 5.5e6, 65, 4096, 1.1, 2200, 1024)
+H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 4096, 1.1, 2200, 768)
+A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.1, 2000, 640, double_products_per_cycle=64)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
 """Targets by name. Bandwidth and clock of the H200 and the H100 were measured (``benchmarks/target.py``); those of the A100 follow from its data sheet. All
 have the figures of kernels measured on an H200 or an H100, as :mod:`taskfuse.figures` says of each.

@@ -139,7 +139,8 @@ def test_bytes_and_instructions_take_time() -> None:
 
 
 def test_a_kernel_takes_its_launch_and_the_longest() -> None:
-    assert H200.kernel_us(3.0, 7.0, 5.0) == 9.5
+    assert H200.kernel_us(3.0, 7.0, 5.0) == 7.0 + H200.launch_us
+    assert H200.alone_us(3.0, 7.0) == 8.0 + H200.launch_us
     assert replace(H200, launch_us=1.0).kernel_us(3.0) == 4.0
 
 

@@ -1,8 +1,11 @@
 """The graphs of benchmarks/graphs: every one is read, and the fusion that is built of it has the tensors that the graph says."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -49,6 +52,12 @@ def test_a_text() -> None:
     np.testing.assert_allclose(found[1], x.sum(1, keepdims=True))
 
 
+def test_eight_bits_of_a_float() -> None:
+    graph = parse("g", "IN v0: float32[4]\nv1: float8_e4m3fn[4] = _to_copy(v0, dtype=float8_e4m3fn)\nOUT v1")
+    (found,) = fusion(graph).evaluate(np.array([1.06, -3, 448, 0], np.float32))
+    assert found.astype(np.float32).tolist() == [1.0, -3.0, 448.0, 0.0]
+
+
 def test_an_op_that_is_not_known_is_said() -> None:
     with pytest.raises(Unknown, match=r"convolution"):
         fusion(parse("g", "IN v0: float32[4]\nv1: float32[4] = convolution(v0)\nOUT v1"))
@@ -93,6 +102,24 @@ def evaluated(call: str, *arrays: np.ndarray, shape: tuple[int, ...]) -> np.ndar
 def test_an_op(call: str) -> None:
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(evaluated(call, M, shape=OPS[call].shape), OPS[call], rtol=1e-5)
+
+
+SHORT = (np.linspace(-2, 3, 320).reshape(4, 80) ** 3).astype(ml_dtypes.bfloat16)
+ONCE: dict[str, Callable[[Any], Any]] = {  # what they are of float64
+    "linalg_vector_norm.default(v0, 2, [1], true)": lambda x: np.sqrt(np.square(x).sum(1, keepdims=True)),
+    "linalg_vector_norm.default(v0, 1, [1], true)": lambda x: np.abs(x).sum(1, keepdims=True),
+    "elu.default(v0, 1.5, 0.7)": lambda x: 0.7 * (np.maximum(x, 0) + 1.5 * np.expm1(np.minimum(x, 0))),
+    "leaky_relu.default(v0, 0.3)": lambda x: np.maximum(x, 0.3 * x),
+    "add.Tensor(v0, v0, alpha=-0.97)": lambda x: x + -0.97 * x,
+    "var.correction(v0, [1], keepdim=true)": lambda x: x.var(1, ddof=1, keepdims=True),
+    "mean.dim(v0, [1], true)": lambda x: x.mean(1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("call", ONCE)
+def test_an_op_of_16_bits_rounds_once(call: str) -> None:
+    wanted = ONCE[call](SHORT.astype(np.float64))
+    assert np.array_equal(evaluated(call, SHORT, shape=wanted.shape), wanted.astype(SHORT.dtype))
 
 
 SEVERAL: dict[str, tuple[np.ndarray, ...]] = {

@@ -55,7 +55,7 @@ class Need:
 
 def needs_alignment(stmt: Stmt) -> bool:
     """True if a statement moves several bytes of tensors, which a launch must have aligned."""
-    return isinstance(stmt, (VectorCopy, AsyncCopy, TmaLoad, TmaStore)) or (isinstance(stmt, GatherCopy | AtomicUpdate) and stmt.width > 1)
+    return isinstance(stmt, (VectorCopy, AsyncCopy, TmaLoad, TmaStore)) or (isinstance(stmt, (GatherCopy, AtomicUpdate)) and stmt.width > 1)
 
 
 def aligned(tree: StatementTree) -> Iterator[Obligation]:

@@ -28,6 +28,7 @@ from taskfuse.ir.scalar import (
     Mod,
     Or,
     Select,
+    Sym,
     Table,
     UpperBound,
     children,
@@ -126,6 +127,8 @@ def _one_holds(conditions: Conditions, context: Context) -> bool:
 
 def demands(e: Expr) -> tuple[Demand, ...]:
     """The demands under which an expression has a value."""
+    if isinstance(e, (Const, Sym)):
+        return ()
     found = _DEMANDS.get(e)
     if found is None:
         found = _DEMANDS[e] = tuple(_demands(e))

@@ -61,7 +61,7 @@ ORDERING = tuple(kind for kind, rules in RULES.items() if rules.orders)
 
 def together(stmt: Stmt) -> int:
     """Number of consecutive threads that execute a statement together; 0: each thread independently."""
-    if isinstance(stmt, Commit | WaitGroup) and stmt.queue is not Queue.WGMMA:
+    if isinstance(stmt, (Commit, WaitGroup)) and stmt.queue is not Queue.WGMMA:
         return 0
     return RULES[type(stmt)].together
 

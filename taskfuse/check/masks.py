@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +14,21 @@ from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.target import MAX_THREADS, WARP
 
 Mask = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+SHAPES = 1 << 6
+"""The most shapes of blocks whose threads are kept."""
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
 THREADS = frozenset(THREAD_NAMES)
+
+
+@lru_cache(SHAPES)
+def _threads_of(dx: int, dy: int, dz: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """The three indices of the threads of a block of some shape, and the numbers of their warps: read only, as blocks of this shape share them."""
+    ids = np.arange(dx * dy * dz)
+    found = ids % dx, ids // dx % dy, ids // (dx * dy), ids // WARP
+    for numbers in found:
+        numbers.flags.writeable = False
+    return found
 
 
 class Masks:
@@ -27,15 +41,14 @@ class Masks:
 
     def __init__(self, block: tuple[Expr, Expr, Expr]) -> None:
         self.shape: tuple[int, int, int] | None = None
-        self.values: dict[str, NDArray[np.int64]] = {}
-        self.warps: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.values: dict[str, Ints] = {}
+        self.warps: Ints = np.zeros(0, np.int64)
         self._known: dict[Expr, Mask] = {}
         match block:
             case Const(value=dx), Const(value=dy), Const(value=dz) if dx * dy * dz <= MAX_THREADS:
                 self.shape = dx, dy, dz
-                ids = np.arange(dx * dy * dz)
-                self.values = dict(zip(THREAD_NAMES, (ids % dx, ids // dx % dy, ids // (dx * dy)), strict=True))
-                self.warps = ids // WARP
+                *indices, self.warps = _threads_of(dx, dy, dz)
+                self.values = dict(zip(THREAD_NAMES, indices, strict=True))
             case _:
                 pass
 
@@ -54,7 +67,7 @@ class Masks:
                     holds = evaluate(c, self.values)
                 except (ZeroDivisionError, TableIndexError):
                     return None
-                one = self._known[c] = np.broadcast_to(np.asarray(holds, dtype=np.bool_), self.warps.shape)
+                one = self._known[c] = np.full(self.warps.shape, holds, np.bool_) if isinstance(holds, int) else holds.astype(np.bool_, copy=False)
             found = one if found is None else found & one
         return np.ones(self.warps.shape, np.bool_) if found is None else found
 

@@ -85,8 +85,12 @@ class Ranges:
         self.known: dict[Expr, Span] = learned if under is None else {**under.known, **learned}
         self.empty = empty
         self._under = under  # what says the same of all but the symbols that have changed
-        self._changed = NO_NAMES if under is None else NO_NAMES.union(*[atom.free for atom in learned])
-        self._has_sums = (under is not None and under._has_sums) or any([isinstance(atom, Sum) for atom in learned])
+        changed, has_sums = NO_NAMES, under is not None and under._has_sums
+        for atom in learned:
+            changed = changed | atom.free if changed else atom.free
+            has_sums = has_sums or isinstance(atom, Sum)
+        self._changed = NO_NAMES if under is None else changed
+        self._has_sums = has_sums
         self._memo: dict[Expr, Span] = {}
         self._next: dict[Expr, Ranges] = {}
 

@@ -44,7 +44,7 @@ def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: S
         for n in v.arrivals:
             if isinstance(n.stmt, Arrive) and n.stmt.across:
                 raise NotRing(f"threads of other blocks arrive at {full}", n)
-    found = {n.stmt.across for n in (*loads, *gives) if isinstance(n.stmt, Arrive | TmaLoad)}
+    found = {n.stmt.across for n in (*loads, *gives) if isinstance(n.stmt, (Arrive, TmaLoad))}
     if found <= {()}:
         return ()
     if len(found) > 1:
@@ -126,7 +126,7 @@ def before_exit(tree: StatementTree, paths: Paths, barriers: Barriers, rings: It
     count = 0
     for n in tree.leaves():
         stmt = n.stmt
-        if not isinstance(stmt, Arrive | TmaLoad) or not stmt.across:
+        if not isinstance(stmt, (Arrive, TmaLoad)) or not stmt.across:
             continue
         count += 1
         reason = ""

@@ -103,7 +103,7 @@ class Sections:
         """True only if what the consumers of a ring across blocks have written precedes what its producers in all these blocks do after their wait."""
         gives = (a.stmt for e in ring.consumers for v in visits(e.releases) for a in v.releases)
         waits = (v.wait.stmt for v in ring.producer.visits() if v.wait is not None)
-        return all(isinstance(s, Arrive | Wait) and s.scope is MbarrierScope.CLUSTER for s in (*gives, *waits))
+        return all(isinstance(s, (Arrive, Wait)) and s.scope is MbarrierScope.CLUSTER for s in (*gives, *waits))
 
     def published(self, a: Use, b: Use, one: Section | None, two: Section | None) -> bool:
         """Uses of a slot by one end, at different positions: the ring orders them, and a generic write is fenced before a later engine's access."""

@@ -14,7 +14,7 @@ from math import gcd, prod
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.flags import all_of, any_of
+from taskfuse.check.flags import all_of, any_of, greatest, least
 from taskfuse.ir.scalar import Const, Evaluation, Expr, FloorDiv, Sym, children
 
 Ints = NDArray[np.int64]
@@ -198,7 +198,7 @@ def numbered(columns: Iterable[tuple[Ints, Ints]], *, few: bool = True) -> tuple
     mine = theirs = np.zeros((), np.int64)
     count = 1
     for a, b in columns:
-        low, high = min(int(a.min()), int(b.min())), max(int(a.max()), int(b.max()))
+        low, high = min(least(a), least(b)), max(greatest(a), greatest(b))
         if low == high:
             continue
         width = high - low + 1

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.flags import all_of, any_of
 from taskfuse.check.index_bounds import bounds_of, box_count, effective_extents, value_of
 from taskfuse.check.masks import Mask
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Conditions, Context, StatementTree, linear_thread
@@ -112,7 +113,7 @@ class Threads:
         """True only if all threads of a block satisfy conditions on thread indices."""
         mask = self.mask(conditions)
         if mask is not None:
-            return bool(mask.all())
+            return all_of(mask)
         return all(self.context.ranges.implies(c) or prove(c, self.context.facts) for c in conditions)
 
     def same(self, a: Conditions, b: Conditions) -> bool:
@@ -121,7 +122,7 @@ class Threads:
             return True
         one, two = self.mask(a), self.mask(b)
         if one is not None and two is not None:
-            return bool((one == two).all())
+            return all_of(one == two)
         return self.implies(a, b) and self.implies(b, a)
 
     def implies(self, a: Conditions, b: Conditions, context: Context | None = None) -> bool:
@@ -131,7 +132,7 @@ class Threads:
             return True
         one, two = self.mask(self.split(a).threads), self.mask(missing)
         if one is not None and two is not None:
-            if not (one & ~two).any():
+            if not any_of(one & ~two):
                 return True
             if context is None:
                 return False
@@ -141,7 +142,7 @@ class Threads:
     def disjoint(self, a: Conditions, b: Conditions) -> bool:
         """True only if no thread satisfies both."""
         mask = self.mask((*a, *b))
-        return mask is not None and not mask.any()
+        return mask is not None and not any_of(mask)
 
     # -- warps ----------------------------------------------------------------------------------------------------------------------
 
@@ -183,7 +184,7 @@ class Threads:
         mask = self.mask(conditions)
         if mask is None:
             return self.everyone(conditions) or self.whole_warps(conditions)
-        return not _among(self._warps[~mask], self._warps[mask]).any()
+        return not any_of(_among(self._warps[~mask], self._warps[mask]))
 
     def whole_groups(self, conditions: Conditions, size: int) -> bool:
         """True only if the threads are whole groups of ``size`` consecutive ids; only for constant blocks."""
@@ -195,7 +196,7 @@ class Threads:
     def by_groups(self, conditions: Conditions, size: int, among: Conditions) -> bool:
         """True only if, of each group of ``size`` consecutive ids, all threads of ``among`` satisfy the conditions, or none; only for constant blocks."""
         mask, of = self.mask(conditions), self.mask(among)
-        return mask is not None and of is not None and not _among(np.flatnonzero(of & mask) // size, np.flatnonzero(of & ~mask) // size).any()
+        return mask is not None and of is not None and not any_of(_among(np.flatnonzero(of & mask) // size, np.flatnonzero(of & ~mask) // size))
 
     def covers_warps(self, conditions: Conditions, arriving: Conditions) -> bool:
         """True only if each warp with threads of the first set has one of the second."""
@@ -203,12 +204,12 @@ class Threads:
         if found is None:
             return False
         warps, (mask, few) = found
-        return bool(_among(warps[mask], warps[few]).all())
+        return all_of(_among(warps[mask], warps[few]))
 
     def covers_values(self, e: Expr, conditions: Conditions, arriving: Conditions) -> bool:
         """True only if each value that an expression has in the first set of threads it has in the second, too."""
         values, all_, few = self.values(e), self.mask(conditions), self.mask(arriving)
-        return values is not None and all_ is not None and few is not None and bool(np.isin(values[all_], values[few]).all())
+        return values is not None and all_ is not None and few is not None and all_of(np.isin(values[all_], values[few]))
 
     def one_value(self, e: Expr, size: int, alike: frozenset[str]) -> bool:
         """True only if an expression has one value in each group of ``size`` consecutive threads, which agree on the indices ``alike``."""
@@ -219,7 +220,7 @@ class Threads:
             parts = children(e)
             return bool(parts) and all(self.one_value(part, size, alike) for part in parts)
         groups = np.arange(len(values)) // size
-        return bool((values == values[groups * size]).all())
+        return all_of(values == values[groups * size])
 
     def constant_in_warps(self, values: NDArray[np.int64], mask: Mask) -> bool:
         """True only if the chosen threads of each warp have one value."""
@@ -239,7 +240,7 @@ class Threads:
             order = np.argsort(chosen, kind="stable")
             chosen, warps = chosen[order], warps[order]
             same = chosen[1:] == chosen[:-1]
-            if not (warps[1:] != warps[:-1])[same].any():
+            if not any_of((warps[1:] != warps[:-1])[same]):
                 return True
         linear = ZERO
         for n in THREAD_NAMES:
@@ -291,4 +292,4 @@ def _among(numbers: NDArray[np.int64], others: NDArray[np.int64]) -> Mask:
 def _all_or_none(groups: NDArray[np.int64], size: int) -> bool:
     """True if each group that a number stands for is there as often as its size."""
     sizes = np.bincount(groups, minlength=1)
-    return bool(((sizes == 0) | (sizes == size)).all())
+    return all_of((sizes == 0) | (sizes == size))

@@ -15,6 +15,7 @@ import numpy as np
 from taskfuse.count.launch import SPREAD, Array, Launch, Sample
 from taskfuse.count.memory import kept, lines, passes, sectors
 from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
+from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Evaluation, Expr, FloorDiv, Mod, children, remembered
@@ -23,7 +24,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
-from taskfuse.kir.operands import Access, GatherValue
+from taskfuse.kir.operands import Access, GatherValue, Immediate
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, Cursor, CursorInit, Wait
 from taskfuse.kir.walk import accesses, walk
@@ -35,11 +36,12 @@ SEED = 0x5EED
 class _Place:
     """A tensor, or a buffer: what is counted of it."""
 
-    __slots__ = ("asked", "bytes", "fetched", "itemsize", "memory", "moved", "strides")
+    __slots__ = ("asked", "bytes", "dtype", "fetched", "itemsize", "memory", "moved", "strides")
 
-    def __init__(self, memory: MemoryType, shape: tuple[int, ...], itemsize: int) -> None:
+    def __init__(self, memory: MemoryType, shape: tuple[int, ...], dtype: DType) -> None:
         self.memory = memory
-        self.itemsize = itemsize
+        self.dtype = dtype
+        self.itemsize = itemsize = dtype.itemsize
         self.strides = tuple(prod(shape[k + 1 :]) * itemsize for k in range(len(shape)))
         self.bytes = prod(shape) * itemsize
         self.asked = [0.0, 0.0]  # read, written
@@ -72,9 +74,9 @@ class _LaunchWalk:
         self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
         for p in kernel.params:
             if isinstance(p, TensorParam):
-                self._declare(p.name, MemoryType.Global, p.shape, p.dtype.itemsize)
+                self._declare(p.name, MemoryType.Global, p.shape, p.dtype)
         for b in kernel.buffers:
-            self._declare(b.name, b.memory, b.shape, b.dtype.itemsize)
+            self._declare(b.name, b.memory, b.shape, b.dtype)
         self.instructions, self.overlapped, self.lookups, self.products, self.chain, self.steps = (np.zeros(rows) for _ in range(6))
         self.stores = np.zeros(self.sample.active.shape, bool)
         self.random = np.random.default_rng(SEED)
@@ -84,8 +86,8 @@ class _LaunchWalk:
         self._depth = 0
         self._unrolled = 0
 
-    def _declare(self, name: str, memory: MemoryType, shape: tuple[Expr, ...], itemsize: int) -> None:
-        self.places[name] = _Place(memory, tuple(integer(e, self.launch.symbols) for e in shape), itemsize)
+    def _declare(self, name: str, memory: MemoryType, shape: tuple[Expr, ...], dtype: DType) -> None:
+        self.places[name] = _Place(memory, tuple(integer(e, self.launch.symbols) for e in shape), dtype)
 
     def body(self, body: tuple[Stmt, ...], at: Evaluation, times: Array, loops: tuple[_Trip, ...]) -> None:
         """Count statements.
@@ -159,8 +161,9 @@ class _LaunchWalk:
                 op is ELEMENTWISE["copy"] and self._is_in_registers(stmt) and self.places[source.buffer].itemsize == self.places[stmt.out.buffer].itemsize
             ):
                 return  # the compiler gives both one register
-            case Compute(op=op, dtype=dtype):
-                code = op.instructions * (2 if dtype.itemsize == 8 else 1)
+            case Compute(op=op, operands=operands, dtype=dtype):
+                narrow = self.places[stmt.out.buffer].dtype
+                code = op.issue_slots(dtype if dtype.bits == 64 else narrow, is_constant=isinstance(operands[-1], Immediate))
             case Choose(cases=cases):
                 for case in cases:
                     if isinstance(case.operand, Access):

@@ -291,6 +291,48 @@ __device__ __forceinline__ float bfloat16_sqrt(float x) {
 }
 """
 
+LEAST_DIVISOR, GREATEST_DIVISOR, GREATEST_QUOTIENT = -40, 60, 60
+"""Exponents of the magnitudes between which :data:`_SPECULATED` divides."""
+DIVIDEND_SCALE = 64
+"""Exponent by which a dividend is scaled, so that no step is subnormal."""
+LEAST_RADICAND = -100
+"""Exponent of the least number of which it takes a root."""
+
+# the steps by which CUDA's division and square root round correctly where no step is subnormal or overflows (as compiled for sm_90): exponents do not matter
+# there. A scaled quotient has 24 bits; if it is subnormal without the scale, the second rounding is that of the exact quotient but where it is in the middle
+# of two numbers. CUDA's division takes the other branch for a dividend of 0, too
+_SPECULATED = f"""
+__device__ __forceinline__ float approximate_reciprocal(float x) {{
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}}
+
+__device__ __forceinline__ float approximate_rsqrt(float x) {{
+  float y;
+  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}}
+
+// a / b, or false in is_exact
+__device__ __forceinline__ float speculated_quotient(float a, float b, bool& is_exact) {{
+  float r = approximate_reciprocal(b);
+  r = fmaf(r, fmaf(-b, r, 1.0f), r);
+  const float x = a * {2.0**DIVIDEND_SCALE}f, guess = x * r, scaled = fmaf(fmaf(-b, guess, x), r, guess), quotient = scaled * {2.0**-DIVIDEND_SCALE}f;
+  const float rest = fmaf(-quotient, {2.0**DIVIDEND_SCALE}f, scaled);
+  is_exact &= fabsf(b) >= {2.0**LEAST_DIVISOR}f & fabsf(b) <= {2.0**GREATEST_DIVISOR}f;
+  is_exact &= fabsf(guess) <= {2.0 ** (GREATEST_QUOTIENT + DIVIDEND_SCALE)}f & fabsf(rest) != {2.0 ** (DIVIDEND_SCALE - 150)}f;
+  return __uint_as_float(__float_as_uint(quotient) | (__float_as_uint(guess) & 0x80000000u));  // the sign of 0
+}}
+
+// the square root of x, or false in is_exact
+__device__ __forceinline__ float speculated_sqrt(float x, bool& is_exact) {{
+  const float r = approximate_rsqrt(x), guess = x * r, root = fmaf(fmaf(-guess, guess, x), 0.5f * r, guess);
+  is_exact &= (x >= {2.0**LEAST_RADICAND}f & x <= 3.40282347e+38f) | x == 0;
+  return x == 0 ? x : root;
+}}
+"""
+
 WHOLE_BITS = 24
 """Magnitudes from 2^24 on are beyond all integers of 16 bits."""
 
@@ -473,7 +515,16 @@ __device__ __forceinline__ unsigned {P}_product(unsigned a, unsigned b) {{
 _PAIR_TYPES = {bfloat16: ("bf16x2", "0x3f803f80u"), float16: ("f16x2", "0x3c003c00u")}
 
 DEVICE_FUNCTIONS = Library(
-    _INTEGERS, _NUMBERS, _FLOATS, SPECIAL, _BFLOAT16, _WHOLE, _ROUNDED, _FAST, *(_PAIRS.format(P=name, one=one) for name, one in _PAIR_TYPES.values())
+    _INTEGERS,
+    _NUMBERS,
+    _FLOATS,
+    SPECIAL,
+    _BFLOAT16,
+    _SPECULATED,
+    _WHOLE,
+    _ROUNDED,
+    _FAST,
+    *(_PAIRS.format(P=name, one=one) for name, one in _PAIR_TYPES.values()),
 )
 
 
@@ -487,6 +538,7 @@ def call(
     is_rounded: bool = False,
     is_whole: bool = False,
     turn: str | None = None,
+    exact: str | None = None,
 ) -> Snippet:
     """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(op.result_dtype(dtype))``.
 
@@ -499,6 +551,7 @@ def call(
         is_whole: the result will be converted to integers of at most 16 bits, and neighbors have the same second operand.
         turn: an integer that is constant where this is compiled, and one more for the next element: of two neighbors one takes the form that leaves the
             special function units to the other.
+        exact: a variable that tells whether all functions of a loop are exact, which is else executed again.
 
     Raises :class:`UnsupportedError` if the function does not accept the dtype.
     """
@@ -513,11 +566,13 @@ def call(
             text = f"({turn} % 2 == 0 ? {op.cpp.rounded} : {op.cpp.balanced})"
     elif is_whole and dtype is float32 and op.cpp.whole is not None and not fast_math:
         text = op.cpp.whole
+    elif exact is not None and dtype is float32 and op.cpp.speculated is not None and not fast_math:
+        text = op.cpp.speculated
     if text is None:
         raise UnsupportedError(what=f"{op.name} of {dtype}", reason="the CUDA backend has no form of it")
     # no minus sign after another one
     apart = [f"({operand})" if operand.startswith("-") else operand for operand in operands]
-    return Snippet(text.format(*apart, T=c_type(dtype), U=wrapping_type(dtype)), DEVICE_FUNCTIONS.called(text))
+    return Snippet(text.format(*apart, T=c_type(dtype), U=wrapping_type(dtype), E=exact), DEVICE_FUNCTIONS.called(text))
 
 
 def call_of_pair(op: Elementwise, operands: Sequence[str], dtype: DType) -> Snippet:
@@ -563,7 +618,12 @@ def _form(row: Spelling, dtype: DType, fast_math: bool) -> str | None:
 
 
 _ROWS = tuple(op.cpp for op in ELEMENTWISE.values())
-_FORMS = [form for row in _ROWS for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16, row.rounded, row.balanced) if form is not None]
+_FORMS = [
+    form
+    for row in _ROWS
+    for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16, row.rounded, row.balanced, row.speculated)
+    if form is not None
+]
 # what the texts of this module and of conversions call: no variable may have such a name where they stand
 _OF_PAIRS = [row.pair.replace("{P}", name) for row in _ROWS for name, _ in _PAIR_TYPES.values() if row.pair is not None]
 IDENTIFIERS: frozenset[str] = frozenset(re.findall(r"[a-zA-Z_]\w+", " ".join((*_FORMS, *_OF_PAIRS)))) | CONVERSIONS.helpers.keys()

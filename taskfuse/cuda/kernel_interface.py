@@ -20,7 +20,7 @@ class KernelInterface:
     """The part of a kernel that launches need.
 
     Attributes:
-        head: its declarations: the kernel, possibly without its body.
+        head: the kernel, possibly without its memory, barriers and body: what a launch needs of it.
         text: its whole text, the witness included, which identifies it.
         accessed: the tensors that threads access directly, tables among them.
         vectors: alignment in bytes of each tensor's address for vectors and asynchronous copies.

@@ -31,6 +31,7 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
+from taskfuse.cuda.speculation import parted
 from taskfuse.cuda.statements import StatementPrinter
 from taskfuse.cuda.storage import NamedStorage, elements
 from taskfuse.cuda.synchronization import Synchronization
@@ -88,9 +89,13 @@ def emit(
     Raises:
         UnsupportedError: a construct with no CUDA form.
     """
-    printed = peeled(with_fast_exponents(kernel) if fast_math else kernel)
-    found = _Emitter(printed, dense(kernel) if variant is None else variant, fast_math, debug, chaos, locations).source()
+    found = _Emitter(kernel_parts(kernel, fast_math), dense(kernel) if variant is None else variant, fast_math, debug, chaos, locations).source()
     return replace(found, kernel=kernel)
+
+
+def kernel_parts(kernel: Kernel, fast_math: bool) -> Kernel:
+    """A kernel of the same meaning whose loops are printed as they stand."""
+    return peeled(with_fast_exponents(kernel)) if fast_math else parted(peeled(kernel))
 
 
 def restricted(kernel: Kernel) -> frozenset[str]:
@@ -298,10 +303,24 @@ class _Emitter:
         return [f"{INDENT}{LENGTHS.name}({name}, {self.indices.text(groups)}, {length}, {self.indices.text(total)});", f"{INDENT}__syncthreads();"]
 
     def _indices(self) -> list[str]:
-        """The hardware indices that the text uses, as signed integers: differences of them may be negative."""
+        """The hardware indices that the text uses, as signed integers: differences of them may be negative.
+
+        NVVM knows no bound of them: it would guard each element of a row of which only the last ones may be past its end, and correct each quotient for
+        negative dividends. It is told the bounds that made no kernel longer. Where it knows both, it makes unions of bits of sums, and no longer finds the
+        constant part of an address.
+        """
+        lines: list[str] = []
         agreed = self._agreed_indices()
-        texts = {n: f"__shfl_sync(0xffffffff, (int){hardware}, 0)" if n in agreed else hardware for n, hardware in _HARDWARE.items()}
-        lines = [f"const int {self.names[n]} = {text};" for n, text in texts.items() if n in self.used.names]
+        extents = dict(zip((p.index_name for p in THREAD_TYPES), self.kernel.block, strict=True))
+        for name, hardware in _HARDWARE.items():
+            if name in self.used.names:
+                is_agreed = name in agreed
+                text = f"__shfl_sync(0xffffffff, (int){hardware}, 0)" if is_agreed else hardware
+                lines.append(f"const int {self.names[name]} = {text};")
+                if name not in extents:
+                    lines.append(f"__builtin_assume({self.names[name]} >= 0);")
+                elif not is_agreed and isinstance(extent := extents[name], Const):
+                    lines.append(f"__builtin_assume({self.names[name]} < {extent});")
         for d in "xyz":
             if f"clusterIdx.{d}" in self.used.names:
                 helper = ptx.cluster_index(d)

@@ -16,7 +16,8 @@ from taskfuse.cuda.functions import call, call_of_pair
 from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.pairs import Pair, pair_of, word_of
 from taskfuse.cuda.rounded import is_short, rounded_registers, whole_registers
-from taskfuse.cuda.storage import constant_elements, declared_in
+from taskfuse.cuda.speculation import is_repeatable
+from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
 from taskfuse.cuda.writer import TextScope, Writer
@@ -24,7 +25,7 @@ from taskfuse.dtypes import DType, bfloat16, bool_, float32
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, free_symbols, lookups_of, not_
-from taskfuse.kir import Kernel, walk
+from taskfuse.kir import walk
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Immediate, Operand, Queue, ScalarValue
@@ -61,10 +62,11 @@ class StatementPrinter:
         self._said: Location | None = None  # by the last comment
         self._divisions = Divisions(writer.kernel, uniform)
         self._declared = declared_in(writer.kernel)
-        self._vectors = _vectors(writer.kernel)
+        self._vectors = vector_bytes(writer.kernel)
         self._rounded = rounded_registers(writer.kernel)
         self._whole = whole_registers(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
+        self._speculates = not fast_math and not self._has_wgmma
         self._agreed = asked_of_a_lane(writer.kernel)
         self._visible: set[str] = set()  # the Local buffers that are declared here
         self._in_flight: dict[str, float] = {}  # accumulators of wgmmas above that no text above has waited for, and the number of their batch
@@ -152,7 +154,9 @@ class StatementPrinter:
         match stmt:
             case For(unroll=True, body=body):
                 guarded = None if any(id(s) in self._agreed for s in body) else guard_around(stmt)
-                if guarded is None:
+                if guarded is None and self._speculates and is_repeatable(stmt, w.kernel):
+                    self._twice(stmt, scope)
+                elif guarded is None:
                     self._for(stmt, scope)
                 else:
                     self.print(guarded, scope)
@@ -177,7 +181,8 @@ class StatementPrinter:
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
                 is_rounded = stmt.out.buffer in self._rounded or is_short(w.dtype(stmt.out))
                 whole = stmt.out.buffer in self._whole and _is_shared(stmt.operands[1:], scope.copied)
-                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, is_bfloat16=short, is_rounded=is_rounded, is_whole=whole, turn=scope.turn))
+                forms = {"is_bfloat16": short, "is_rounded": is_rounded, "is_whole": whole}
+                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, **forms, turn=scope.turn, exact=scope.exact))
                 w.store(stmt.out, text, stmt.op.result_dtype(stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)
@@ -258,6 +263,16 @@ class StatementPrinter:
             self.body(stmt.body, inner)
         else:
             self._pair(pair, inner)
+        w.line(scope, "}")
+
+    def _twice(self, stmt: For, scope: TextScope) -> None:
+        """A loop by the steps that are exact for nearly all operands, and again if they were not."""
+        w = self._writer
+        exact = w.names.reserve("is_exact")
+        w.line(scope, f"bool {exact} = true;")
+        self._for(stmt, replace(scope, exact=exact))
+        w.line(scope, f"if (!{exact}) {{")
+        self._for(stmt, replace(scope, depth=scope.depth + 1))
         w.line(scope, "}")
 
     def _pair(self, pair: Pair, scope: TextScope) -> None:
@@ -351,12 +366,19 @@ class StatementPrinter:
         w = self._writer
         inner = replace(scope, depth=scope.depth + 1)
         place = w.places[stmt.out.buffer]
+        chosen = w.names.reserve(f"{place.identifier}_chosen") if MEDIA[place.memory].has_addresses else None
+        if chosen is not None:  # one store after the choice: NVRTC 13.0 then loads for neighboring choices before it stores any
+            w.line(scope, f"{c_type(place.dtype)} {chosen};")
         for n, case in enumerate(stmt.cases):
-            last = n == len(stmt.cases) - 1  # one case holds
-            cond = "" if last else f"if ({scope.indices.text(case.cond)}) "
+            cond = "" if n == len(stmt.cases) - 1 else f"if ({scope.indices.text(case.cond)}) "  # one case holds
             w.line(scope, f"{'} else ' if n else ''}{cond}{{")
-            w.store(stmt.out, w.operand(case.operand, place.dtype, inner), place.dtype, inner)
+            if chosen is None:
+                w.store(stmt.out, w.operand(case.operand, place.dtype, inner), place.dtype, inner)
+            else:
+                w.line(inner, f"{chosen} = {w.operand(case.operand, place.dtype, inner)};")
         w.line(scope, "}")
+        if chosen is not None:
+            w.store(stmt.out, chosen, place.dtype, scope)
 
     def _shuffle(self, stmt: Shuffle, scope: TextScope) -> None:
         w = self._writer
@@ -427,15 +449,3 @@ def _always(cond: Expr, indices: Indices) -> bool:
             return indices.ranges.of(a)[1] < indices.ranges.of(b)[0]
         case _:
             return False
-
-
-def _vectors(kernel: Kernel) -> dict[str, int]:
-    """The most bytes that one instruction moves from or to each Local array: what its address is a multiple of, if the compiler gives it one."""
-    sizes = {b.name: b.dtype.itemsize for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
-    found: dict[str, int] = {}
-    for stmt in walk(kernel):
-        if isinstance(stmt, VectorCopy | GatherCopy):
-            for access in (stmt.out, stmt.source):
-                if access.buffer in sizes:
-                    found[access.buffer] = max(found.get(access.buffer, 1), stmt.width * sizes[access.buffer])
-    return found

@@ -14,7 +14,7 @@ from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, simplify
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import Choose, Compute, For, Stmt
+from taskfuse.kir.nodes import Choose, Compute, For, GatherCopy, Stmt, VectorCopy
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.kir.walk import bodies
@@ -162,3 +162,15 @@ def constant_elements(buffer: Buffer) -> int:
     count = elements(buffer.shape)
     assert isinstance(count, Const)
     return max(count.value, 1)
+
+
+def vector_bytes(kernel: Kernel) -> dict[str, int]:
+    """The most bytes that one instruction moves from or to each Local array: what its address is a multiple of, if the compiler gives it one."""
+    sizes = {b.name: b.dtype.itemsize for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
+    found: dict[str, int] = {}
+    for stmt in walk(kernel):
+        if isinstance(stmt, VectorCopy | GatherCopy):
+            for access in (stmt.out, stmt.source):
+                if access.buffer in sizes:
+                    found[access.buffer] = max(found.get(access.buffer, 1), stmt.width * sizes[access.buffer])
+    return found

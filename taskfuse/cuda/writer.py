@@ -98,6 +98,7 @@ class TextScope:
         cursors: declared cursors.
         turn: variable of the innermost loop around it that is copied for each of an even number of values.
         copied: the innermost loop around it that is copied for each of its values.
+        exact: variable that is false if a function of the loop around it was not exact, which is then executed again.
     """
 
     indices: Indices
@@ -106,6 +107,7 @@ class TextScope:
     cursors: set[str]
     turn: str | None = None
     copied: For | None = None
+    exact: str | None = None
 
 
 class Writer:

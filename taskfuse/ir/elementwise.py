@@ -42,6 +42,8 @@ class _Facts(TypedDict, total=False):
     ulps: tuple[float, float] | None
     torch: str | None
     numpy: str | None
+    slots: int
+    short_slots: int | None
 
 
 # -- NumPy implementations that NumPy does not have in this form ------------------------------------------------------------------------------
@@ -265,39 +267,49 @@ _ROWS = (
         "x * x. Not for bool.",
         modular=np.square,
     ),
-    _unary("sqrt", _FLOAT, np.sqrt, library("sqrt", bfloat16="bfloat16_sqrt({0})"), "The square root."),
-    _unary("rsqrt", _FLOAT, _rsqrt, library("rsqrt"), "1 / sqrt(x).", ulps=(2, 1)),
+    _unary(
+        "sqrt",
+        _FLOAT,
+        np.sqrt,
+        library("sqrt", bfloat16="bfloat16_sqrt({0})", speculated="speculated_sqrt({0}, {E})"),
+        "The square root.",
+        slots=12,
+        short_slots=4,
+    ),
+    _unary("rsqrt", _FLOAT, _rsqrt, library("rsqrt"), "1 / sqrt(x).", ulps=(2, 1), slots=4),
     _unary(
         "reciprocal",
         _FLOAT,
         np.reciprocal,
-        floats("(1.0f / {0})", "(1.0 / {0})", "__fdividef(1.0f, {0})", "bfloat16_quotient(1.0f, {0})"),
+        floats("(1.0f / {0})", "(1.0 / {0})", "__fdividef(1.0f, {0})", "bfloat16_quotient(1.0f, {0})", speculated="speculated_quotient(1.0f, {0}, {E})"),
         "1 / x, a float.",
         modular=inverse,
+        slots=12,
+        short_slots=9,
     ),
-    _unary("exp", _FLOAT, np.exp, library("exp", fast="__expf({0})"), "e to the power x.", ulps=(2, 1), modular=_modular_exp),
-    _unary("exp2", _FLOAT, np.exp2, library("exp2"), "2 to the power x.", ulps=(2, 1), modular=_modular_exp2, torch="exp2 special_exp2"),
-    _unary("expm1", _FLOAT, np.expm1, library("expm1"), "exp(x) - 1, exact near 0.", ulps=(1, 1), torch="expm1 special_expm1"),
-    _unary("log", _FLOAT, np.log, library("log", fast="__logf({0})"), "The natural logarithm.", ulps=(1, 1)),
-    _unary("log2", _FLOAT, np.log2, library("log2", fast="__log2f({0})"), "The logarithm to base 2.", ulps=(1, 1)),
-    _unary("log10", _FLOAT, np.log10, library("log10", fast="__log10f({0})"), "The logarithm to base 10.", ulps=(2, 1)),
-    _unary("log1p", _FLOAT, np.log1p, library("log1p"), "log(1 + x), exact near 0.", ulps=(1, 1), torch="log1p special_log1p"),
+    _unary("exp", _FLOAT, np.exp, library("exp", fast="__expf({0})"), "e to the power x.", ulps=(2, 1), modular=_modular_exp, slots=9),
+    _unary("exp2", _FLOAT, np.exp2, library("exp2"), "2 to the power x.", ulps=(2, 1), modular=_modular_exp2, torch="exp2 special_exp2", slots=4),
+    _unary("expm1", _FLOAT, np.expm1, library("expm1"), "exp(x) - 1, exact near 0.", ulps=(1, 1), torch="expm1 special_expm1", slots=20),
+    _unary("log", _FLOAT, np.log, library("log", fast="__logf({0})"), "The natural logarithm.", ulps=(1, 1), slots=22),
+    _unary("log2", _FLOAT, np.log2, library("log2", fast="__log2f({0})"), "The logarithm to base 2.", ulps=(1, 1), slots=24),
+    _unary("log10", _FLOAT, np.log10, library("log10", fast="__log10f({0})"), "The logarithm to base 10.", ulps=(2, 1), slots=24),
+    _unary("log1p", _FLOAT, np.log1p, library("log1p"), "log(1 + x), exact near 0.", ulps=(1, 1), torch="log1p special_log1p", slots=28),
     # trigonometric and hyperbolic functions (radians)
-    _unary("sin", _FLOAT, np.sin, library("sin", fast="__sinf({0})"), "The sine, in radians.", ulps=(2, 2)),
-    _unary("cos", _FLOAT, np.cos, library("cos", fast="__cosf({0})"), "The cosine, in radians.", ulps=(2, 2)),
-    _unary("tan", _FLOAT, np.tan, library("tan", fast="__tanf({0})"), "The tangent, in radians.", ulps=(4, 2)),
-    _unary("asin", _FLOAT, np.arcsin, library("asin"), "The inverse sine, in [-pi/2, pi/2].", ulps=(2, 2), torch="asin arcsin"),
-    _unary("acos", _FLOAT, np.arccos, library("acos"), "The inverse cosine, in [0, pi].", ulps=(2, 2), torch="acos arccos"),
-    _unary("atan", _FLOAT, np.arctan, library("atan"), "The inverse tangent, in [-pi/2, pi/2].", ulps=(2, 2), torch="atan arctan"),
-    _unary("sinh", _FLOAT, np.sinh, library("sinh"), "The hyperbolic sine.", ulps=(3, 2)),
-    _unary("cosh", _FLOAT, np.cosh, library("cosh"), "The hyperbolic cosine.", ulps=(2, 1)),
-    _unary("tanh", _FLOAT, np.tanh, library("tanh", fast="fast_tanh({0})"), "The hyperbolic tangent.", ulps=(2, 1)),
-    _unary("asinh", _FLOAT, np.arcsinh, library("asinh"), "The inverse hyperbolic sine.", ulps=(3, 3), torch="asinh arcsinh"),
-    _unary("acosh", _FLOAT, np.arccosh, library("acosh"), "The inverse hyperbolic cosine, nonnegative.", ulps=(4, 3), torch="acosh arccosh"),
-    _unary("atanh", _FLOAT, np.arctanh, library("atanh"), "The inverse hyperbolic tangent.", ulps=(3, 2), torch="atanh arctanh"),
+    _unary("sin", _FLOAT, np.sin, library("sin", fast="__sinf({0})"), "The sine, in radians.", ulps=(2, 2), slots=32),
+    _unary("cos", _FLOAT, np.cos, library("cos", fast="__cosf({0})"), "The cosine, in radians.", ulps=(2, 2), slots=32),
+    _unary("tan", _FLOAT, np.tan, library("tan", fast="__tanf({0})"), "The tangent, in radians.", ulps=(4, 2), slots=36),
+    _unary("asin", _FLOAT, np.arcsin, library("asin"), "The inverse sine, in [-pi/2, pi/2].", ulps=(2, 2), torch="asin arcsin", slots=24),
+    _unary("acos", _FLOAT, np.arccos, library("acos"), "The inverse cosine, in [0, pi].", ulps=(2, 2), torch="acos arccos", slots=24),
+    _unary("atan", _FLOAT, np.arctan, library("atan"), "The inverse tangent, in [-pi/2, pi/2].", ulps=(2, 2), torch="atan arctan", slots=20),
+    _unary("sinh", _FLOAT, np.sinh, library("sinh"), "The hyperbolic sine.", ulps=(3, 2), slots=24),
+    _unary("cosh", _FLOAT, np.cosh, library("cosh"), "The hyperbolic cosine.", ulps=(2, 1), slots=16),
+    _unary("tanh", _FLOAT, np.tanh, library("tanh", fast="fast_tanh({0})"), "The hyperbolic tangent.", ulps=(2, 1), slots=17),
+    _unary("asinh", _FLOAT, np.arcsinh, library("asinh"), "The inverse hyperbolic sine.", ulps=(3, 3), torch="asinh arcsinh", slots=44),
+    _unary("acosh", _FLOAT, np.arccosh, library("acosh"), "The inverse hyperbolic cosine, nonnegative.", ulps=(4, 3), torch="acosh arccosh", slots=44),
+    _unary("atanh", _FLOAT, np.arctanh, library("atanh"), "The inverse hyperbolic tangent.", ulps=(3, 2), torch="atanh arctanh", slots=40),
     # error function and activations
-    _unary("erf", _FLOAT, _erf, library("erf"), "The error function.", ulps=(2, 2), torch="erf special_erf"),
-    _unary("erfc", _FLOAT, _erfc, library("erfc"), "1 - erf(x), exact for large x.", ulps=(4, 5), torch="erfc special_erfc"),
+    _unary("erf", _FLOAT, _erf, library("erf"), "The error function.", ulps=(2, 2), torch="erf special_erf", slots=28),
+    _unary("erfc", _FLOAT, _erfc, library("erfc"), "1 - erf(x), exact for large x.", ulps=(4, 5), torch="erfc special_erfc", slots=46),
     _unary(
         "erfinv",
         _FLOAT,
@@ -306,8 +318,9 @@ _ROWS = (
         "The inverse of the error function, for x in [-1, 1].",
         ulps=(2, 5),
         torch="erfinv special_erfinv",
+        slots=28,
     ),
-    _unary("erfcinv", _FLOAT, special_functions.erfcinv, library("erfcinv"), "The inverse of ``erfc``, for x in [0, 2].", ulps=(4, 6), torch=""),
+    _unary("erfcinv", _FLOAT, special_functions.erfcinv, library("erfcinv"), "The inverse of ``erfc``, for x in [0, 2].", ulps=(4, 6), torch="", slots=36),
     _unary(
         "lgamma",
         _FLOAT,
@@ -316,6 +329,7 @@ _ROWS = (
         "The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...",
         ulps=(6, 4),
         torch="lgamma special_gammaln",
+        slots=90,
     ),
     _unary(
         "digamma",
@@ -325,6 +339,7 @@ _ROWS = (
         "The derivative of the logarithm of the gamma function; NaN at -1, -2, ...",
         ulps=(8, 10),
         torch="digamma special_digamma special_psi",
+        slots=100,
     ),
     _unary(
         "sigmoid",
@@ -334,6 +349,8 @@ _ROWS = (
         "1 / (1 + exp(-x)).",
         ulps=(5, 4),
         torch="sigmoid special_expit expit",
+        slots=16,
+        short_slots=9,
     ),
     _unary(
         "relu",
@@ -349,6 +366,8 @@ _ROWS = (
         floats("gelu({0})", "double_gelu({0})", rounded="rounded_gelu({0})"),
         'x * Phi(x) with the normal distribution function Phi (Hendrycks and Gimpel, "Gaussian Error Linear Units").',
         ulps=(80, 200),
+        slots=60,
+        short_slots=20,
     ),
     _unary(
         "gelu_tanh",
@@ -358,6 +377,8 @@ _ROWS = (
         "The tanh approximation of gelu: 0.5x(1 + tanh(sqrt(2/pi)(x + 0.044715x^3))).",
         ulps=(512, 4096),
         torch="",
+        slots=24,
+        short_slots=12,
     ),
     _unary(
         "silu",
@@ -366,6 +387,8 @@ _ROWS = (
         floats("silu({0})", "double_silu({0})", "fast_silu({0})", rounded="rounded_silu({0})", balanced="balanced_silu({0})"),
         "x * sigmoid(x).",
         ulps=(64, 400),
+        slots=17,
+        short_slots=10,
     ),
     # predicates
     _unary("isnan", _BOOL, np.isnan, numbers("isnan({0})", "isnan({0})", "false", "false", "false"), "True where x is NaN.", modular=_modular_false),
@@ -403,10 +426,19 @@ _ROWS = (
         "div",
         _DIVIDE,
         np.true_divide,
-        floats("({0} / {1})", "({0} / {1})", "__fdividef({0}, {1})", "bfloat16_quotient({0}, {1})", whole="whole_quotient({0}, {1})"),
+        floats(
+            "({0} / {1})",
+            "({0} / {1})",
+            "__fdividef({0}, {1})",
+            "bfloat16_quotient({0}, {1})",
+            whole="whole_quotient({0}, {1})",
+            speculated="speculated_quotient({0}, {1}, {E})",
+        ),
         "a / b, a float; integers become float64.",
         modular=_modular_div,
         torch="div divide true_divide",
+        slots=12,
+        short_slots=8,
     ),
     _binary(
         "floor_divide",
@@ -419,6 +451,7 @@ _ROWS = (
             "unsigned_quotient<{T}>({0}, {1})",
         ),
         "floor(a / b), in the promoted dtype; an integer divided by 0 is 0. Not for bool.",
+        slots=50,
     ),
     _binary(
         "remainder",
@@ -431,6 +464,7 @@ _ROWS = (
             "unsigned_remainder<{T}>({0}, {1})",
         ),
         "a - floor(a / b) * b: the sign of ``b``. Not for bool.",
+        slots=44,
     ),
     _binary(
         "fmod",
@@ -438,6 +472,7 @@ _ROWS = (
         np.fmod,
         numbers("fmodf({0}, {1})", "fmod({0}, {1})", "signed_remainder<{T}>({0}, {1})", "unsigned_remainder<{T}>({0}, {1})"),
         "a - trunc(a / b) * b: the sign of ``a``. Not for bool.",
+        slots=40,
     ),
     _binary(
         "pow",
@@ -447,6 +482,7 @@ _ROWS = (
         "a to the power b; negative powers of integers are truncated. Not for bool.",
         ulps=(4, 2),
         numpy="power",
+        slots=70,
     ),
     _binary(
         "maximum",
@@ -468,8 +504,17 @@ _ROWS = (
     ),
     _binary("fmax", _SAME, np.fmax, extremum("fmaxf", "fmax", "greater", OR), "The greater; the other if one is NaN.", modular=np.maximum, commutative=True),
     _binary("fmin", _SAME, np.fmin, extremum("fminf", "fmin", "lesser", AND), "The less; the other if one is NaN.", modular=np.minimum, commutative=True),
-    _binary("atan2", _FLOAT, np.arctan2, library("atan2", 2), "The angle of the point (b, a), in radians, in [-pi, pi].", ulps=(3, 2), torch="atan2 arctan2"),
-    _binary("hypot", _FLOAT, np.hypot, library("hypot", 2), "sqrt(a*a + b*b) without intermediate overflow.", ulps=(3, 2)),
+    _binary(
+        "atan2",
+        _FLOAT,
+        np.arctan2,
+        library("atan2", 2),
+        "The angle of the point (b, a), in radians, in [-pi, pi].",
+        ulps=(3, 2),
+        torch="atan2 arctan2",
+        slots=40,
+    ),
+    _binary("hypot", _FLOAT, np.hypot, library("hypot", 2), "sqrt(a*a + b*b) without intermediate overflow.", ulps=(3, 2), slots=24),
     _binary("copysign", _FLOAT, np.copysign, library("copysign", 2), "The magnitude of ``a`` with the sign of ``b``."),
     _binary(
         "logaddexp",
@@ -480,6 +525,7 @@ _ROWS = (
         modular=np.add,
         commutative=True,
         ulps=(3, 3),
+        slots=46,
     ),
     _binary(
         "zeta",
@@ -489,6 +535,7 @@ _ROWS = (
         "The sum of (b + k)^-a over all integers k from 0 on (the zeta function of Hurwitz); NaN for a < 1.",
         ulps=(64, 64),
         torch="special_zeta",
+        slots=900,
     ),
     _binary(
         "gcd",
@@ -563,6 +610,7 @@ _ROWS = (
         Spelling(signed="(({T})philox({0}, {1}, {2}))", unsigned="(({T})philox({0}, {1}, {2}))"),
         "Word ``place % 4`` of Philox 4x32-10 for a 64-bit key and a counter with the halves ``counter`` and ``place // 4``. For integers.",
         torch="",
+        slots=64,
     ),
     Elementwise(
         "where",
@@ -583,6 +631,7 @@ _ROWS = (
         floats("lerp<{T}>({0}, {1}, {2})", "lerp<{T}>({0}, {1}, {2})"),
         "``a + t * (b - a)``, a float.",
         modular=_modular_lerp,
+        slots=3,
     ),
     Elementwise(
         "fma",

@@ -51,7 +51,11 @@ class DTypeRule(Enum):
 FUNCTIONS: Final = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
 """The rules of expensive functions, such as exponentials, roots and quotients."""
 FUNCTION_INSTRUCTIONS: Final = 16
-"""Instructions of such a function; arithmetic takes one. An assumption."""
+"""Instructions of such a function in the text of a kernel; arithmetic takes one. An assumption."""
+CONSTANT_SLOTS: Final = 5
+"""Issue slots of a power or a remainder by a constant."""
+DOUBLE_FACTOR: Final = 2
+"""How many issue slots types of 64 bits take for one of float32."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -71,6 +75,8 @@ class Elementwise:
             of CUDA's library: CUDA C++ Programming Guide, "Mathematical Functions"; others from the errors of their steps.
         torch: its names in torch; ``None``: the same name alone.
         numpy: its name in NumPy, if that differs from the name of ``function``.
+        slots: issue slots of a warp in float32, on the path that most operands take: instructions of sm_90 by NVRTC of CUDA 13.0, without conversions.
+        short_slots: of results that are rounded to 16 bits; ``None``: as many.
     """
 
     name: str
@@ -84,11 +90,28 @@ class Elementwise:
     ulps: tuple[float, float] | None = None
     torch: str | None = None
     numpy: str | None = None
+    slots: int = 1
+    short_slots: int | None = None
 
     @property
     def instructions(self) -> int:
-        """GPU instructions per element."""
+        """GPU instructions per element, for the length of a text."""
         return FUNCTION_INSTRUCTIONS if self.rule in FUNCTIONS else 1
+
+    def issue_slots(self, dtype: DType, *, is_constant: bool = False) -> int:
+        """Issue slots of a warp for an element each of its lanes computes.
+
+        Args:
+            dtype: of the result.
+            is_constant: the last of several operands is a number, so that a power is a product or a root, and a quotient of integers a product.
+        """
+        if dtype.bits == 64:
+            return DOUBLE_FACTOR * self.instructions
+        if is_constant and self.rule is DTypeRule.NUMERIC:
+            return min(self.slots, CONSTANT_SLOTS)
+        if not (dtype.is_float and dtype.bits == 16) or self.cpp.moves:
+            return self.slots
+        return 1 + (self.slots if self.short_slots is None else self.short_slots)  # the result is rounded
 
     @property
     def arity(self) -> int:

@@ -12,6 +12,8 @@ from taskfuse.ir.scalar import Expr, Token, TokenKind, parse_tokens, tokenize
 from taskfuse.ir.syntax import AxisName, BoundAxis, Name
 from taskfuse.ir.types import ParallelType
 
+_WORDS = frozenset({TokenKind.NAME, TokenKind.PUNCT})
+
 
 class TokenReader:
     """Tokens and the position of the next one, initially on the first line that is not empty.
@@ -43,7 +45,8 @@ class TokenReader:
 
     def at(self, *texts: str) -> bool:
         """True if the next token is one of these words or punctuations."""
-        return self.token.kind in (TokenKind.NAME, TokenKind.PUNCT) and self.token.text in texts
+        token = self.tokens[self.position]
+        return token.text in texts and token.kind in _WORDS
 
     def take(self, *texts: str) -> bool:
         """Take the next token if it is one of these words or punctuations."""
@@ -53,9 +56,11 @@ class TokenReader:
 
     def expect(self, text: str) -> Token:
         """Take this word or punctuation."""
-        if not self.at(text):
+        token = self.tokens[self.position]
+        if token.text != text or token.kind not in _WORDS:
             raise self.fail(f"'{text}'")
-        return self.advance()
+        self.position += 1
+        return token
 
     def integer(self) -> int:
         """Take an integer without a sign."""

@@ -25,6 +25,8 @@ class Spelling:
             it, and one ``rounded``, so that no unit waits for the other.
         whole: for float if the result is only converted to integers of at most 16 bits, after ``rounds`` or at once, and elements share the second operand: it
             makes the same integers; ``None``: as ``f32``.
+        speculated: for float: the same number, or, where its steps would not be exact, any number, and then false in the variable ``{E}``; ``None``: none that
+            is faster.
         rounds: true if the result is an integer, 0 of numbers that are nearly 0: of operands that are not exact there it makes the same.
         fast: for float if accuracy may be lower (compiled with ``--use_fast_math``); ``None``: as ``f32``.
         moves: true if the result is one of the operands unchanged: floats below 32 bits are passed as their bits.
@@ -42,6 +44,7 @@ class Spelling:
     rounded: str | None = None
     balanced: str | None = None
     whole: str | None = None
+    speculated: str | None = None
     rounds: bool = False
     pair: str | None = None
 
@@ -54,15 +57,16 @@ def floats(
     rounded: str | None = None,
     balanced: str | None = None,
     whole: str | None = None,
+    speculated: str | None = None,
 ) -> Spelling:
     """A function of floats only."""
-    return Spelling(f32, f64, fast=fast, bfloat16=bfloat16, rounded=rounded, balanced=balanced, whole=whole)
+    return Spelling(f32, f64, fast=fast, bfloat16=bfloat16, rounded=rounded, balanced=balanced, whole=whole, speculated=speculated)
 
 
-def library(name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None) -> Spelling:
+def library(name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None, speculated: str | None = None) -> Spelling:
     """A function of CUDA's math library, named after C's."""
     operands = ", ".join(f"{{{i}}}" for i in range(arity))
-    return floats(f"{name}f({operands})", f"{name}({operands})", fast, bfloat16)
+    return floats(f"{name}f({operands})", f"{name}({operands})", fast, bfloat16, speculated=speculated)
 
 
 def anywhere(text: str, boolean: str | None = None, moves: bool = False) -> Spelling:

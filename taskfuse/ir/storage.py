@@ -45,7 +45,7 @@ def storage_terms(fusion: Fusion, expr: MathExpr) -> tuple[Operand, ...]:
 
 def storage_reads(fusion: Fusion, expr: MathExpr) -> tuple[Read, ...]:
     """The resolved tensor operands of ``expr``."""
-    return tuple(o for o in storage_operands(fusion, expr) if isinstance(o, Read))
+    return tuple([resolve(fusion, o) for o in expr.operands if isinstance(o, Read)])
 
 
 def reads_of(fusion: Fusion, tv: TensorView) -> tuple[Read, ...]:

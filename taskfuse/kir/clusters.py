@@ -78,7 +78,7 @@ def needs_cluster(stmt: Stmt) -> bool:
 
 def reaches(stmt: Stmt, spread: AbstractSet[str]) -> bool:
     """True for a statement that arrives or copies in other blocks of the cluster, or accesses buffers by rank (``spread``)."""
-    if isinstance(stmt, Arrive | TmaLoad) and stmt.across:
+    if isinstance(stmt, (Arrive, TmaLoad)) and stmt.across:
         return True
     return bool(spread) and any(a.buffer in spread for side in accesses(stmt) for a in side)
 
@@ -90,4 +90,4 @@ def is_of_clusters(kernel: Kernel) -> bool:
 
 def remote_barriers(stmts: Iterable[Stmt]) -> frozenset[str]:
     """The names of the mbarriers at which other blocks of the cluster arrive, or complete bytes."""
-    return frozenset(s.barrier.name for s in stmts if isinstance(s, Arrive | TmaLoad) and s.across)
+    return frozenset(s.barrier.name for s in stmts if isinstance(s, (Arrive, TmaLoad)) and s.across)

@@ -103,22 +103,22 @@ KINDS: dict[object, FieldKind] = {
     Descriptor: _FACTOR,
     Descriptor | Access: _FACTOR,
     tuple[Operand, ...]: FieldKind(
-        lambda found: (e for o in found for e in _of_operand(o)),
+        lambda found: [e for o in found for e in _of_operand(o)],
         lambda found, f: tuple(map_operand(o, f) for o in found),
         _of_accesses,
     ),
     tuple[ChoiceCase, ...]: FieldKind(
-        lambda cases: (e for c in cases for e in (*_of_operand(c.operand), c.cond)),
+        lambda cases: [e for c in cases for e in (*_of_operand(c.operand), c.cond)],
         lambda cases, f: tuple(ChoiceCase(f(c.cond), map_operand(c.operand, f)) for c in cases),
         lambda cases: _of_accesses(c.operand for c in cases),
     ),
     tuple[GatherValue, ...]: FieldKind(
-        lambda values: (e for v in values for e in (*v.source.index, v.extent)),
+        lambda values: [e for v in values for e in (*v.source.index, v.extent)],
         lambda values, f: tuple(GatherValue(v.symbol, map_access(v.source, f), f(v.extent)) for v in values),
         lambda values: tuple(v.source for v in values),
     ),
     tuple[Branch, ...]: FieldKind(
-        lambda branches: (b.cond for b in branches),
+        lambda branches: [b.cond for b in branches],
         lambda branches, f: tuple(Branch(f(b.cond), b.body, b.label) for b in branches),
     ),
     BarrierSlot: FieldKind(lambda b: (b.slot,), lambda b, f: BarrierSlot(b.name, f(b.slot))),

@@ -120,6 +120,7 @@ class Content(Enum):
     TERM = "term"
     PART = "part"
     RESCALED = "rescaled"
+    __hash__ = object.__hash__  # of the identity: claims are looked up often
 
 
 @dataclass(frozen=True, slots=True)

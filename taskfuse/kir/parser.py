@@ -68,14 +68,15 @@ def parse_kernel(text: str, file: str | None = None) -> Kernel:
 
 
 def parse_head(text: str) -> Kernel:
-    """The declarations of a printed kernel, as a kernel without a body: all that a launch needs, much faster than :func:`parse_kernel`.
+    """The signature, the extents, the tensor maps and the launch shape of a printed kernel, as a kernel without memory, barriers and a body: all that a launch
+    needs, much faster than :func:`parse_kernel`.
 
     Raises:
         ParseError: as for :func:`parse_kernel`.
     """
-    body = text.find("\n\n")
-    witness = text.find(f"\n  {KernelKeyword.DEFINE.value} ")
-    return _declared(KernelReader(text[: min((k for k in (body, witness) if k >= 0), default=len(text))] + "\n"))[0].kernel((), ())
+    launch = text.find(f"\n  {KernelKeyword.GRID.value} ")  # what memory there is, and which barriers, comes after it
+    end = text.find("\n", launch + 1) if launch >= 0 else -1
+    return _declared(KernelReader(text[:end] if end >= 0 else text))[0].kernel((), ())
 
 
 def _declared(reader: KernelReader) -> tuple[_Header, tuple[Dim3, Dim3, Dim3, int]]:

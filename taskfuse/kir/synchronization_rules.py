@@ -61,7 +61,7 @@ def clusters_are_constant(subject: Stmt, scope: Scope) -> str | None:
     """A statement that reaches other blocks names cluster types, each once, in their order; the shape of the cluster is then constant."""
     if not needs_cluster(subject):
         return None
-    if isinstance(subject, Arrive | TmaLoad):
+    if isinstance(subject, (Arrive, TmaLoad)):
         wrong = next((p for p in subject.across if p not in CLUSTER_TYPES), None)
         if wrong is not None:
             return f"{wrong.value} is not a cluster type"

@@ -43,7 +43,7 @@ def walk(root: Kernel | Body | Stmt) -> Iterator[Stmt]:
     while stack:
         stmt = stack.pop()
         yield stmt
-        if isinstance(stmt, HOLDERS):
+        if type(stmt) in HOLDERS:
             for body in reversed(bodies(stmt)):
                 stack.extend(reversed(body))
 
@@ -107,7 +107,10 @@ def expressions(stmt: Stmt) -> list[Expr]:
 
     Those of a gather or an update may contain symbols that are defined only in that statement: :func:`own_symbols`.
     """
-    return [e for name, kind in fields_of(type(stmt)).kinds for e in kind.expressions(getattr(stmt, name))]
+    found: list[Expr] = []
+    for name, kind in fields_of(type(stmt)).kinds:
+        found += kind.expressions(getattr(stmt, name))
+    return found
 
 
 def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
@@ -185,7 +188,7 @@ def held(stmt: Stmt) -> Holds | None:
 
 def own_symbols(stmt: Stmt) -> dict[str, Expr]:
     """The symbols that are defined only in a statement itself, each in ``[0, extent)`` where it is used."""
-    return {v.symbol: v.extent for v in stmt.values} if isinstance(stmt, GatherCopy | AtomicUpdate) else {}
+    return {v.symbol: v.extent for v in stmt.values} if isinstance(stmt, (GatherCopy, AtomicUpdate)) else {}
 
 
 def is_deterministic(kernel: Kernel) -> bool:
@@ -198,7 +201,7 @@ def is_deterministic(kernel: Kernel) -> bool:
 
 def updating(stmt: Stmt) -> Combine | None:
     """The function by which a statement combines what it writes with what is there, each element atomically; ``None``: it is no such statement."""
-    return stmt.combine if isinstance(stmt, AtomicUpdate | TmaStore) else None
+    return stmt.combine if isinstance(stmt, (AtomicUpdate, TmaStore)) else None
 
 
 def barrier_slots(stmt: Stmt) -> tuple[BarrierSlot, ...]:

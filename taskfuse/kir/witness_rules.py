@@ -236,7 +236,7 @@ def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
 
 def values_are_integers(d: Definition, above: Above) -> str | None:
     """Values that occur in an index are integers."""
-    for v in d.rule.values if isinstance(d.rule, Find | Send) else ():
+    for v in d.rule.values if isinstance(d.rule, (Find, Send)) else ():
         dtype = above.tensors[v.buffer].dtype
         if not dtype.is_integer or dtype is uint64:
             return f"an index is an integer of at most 64 bits with a sign, and '{v.buffer}' is {dtype}"
@@ -288,7 +288,7 @@ def parts_have_one_place(d: Definition, above: Above) -> str | None:
 
 
 def _operands(d: Definition) -> tuple[Operand, ...]:
-    return (*operands_of(d.rule), d.rule.init) if isinstance(d.rule, Reduce | Iterate) else operands_of(d.rule)
+    return (*operands_of(d.rule), d.rule.init) if isinstance(d.rule, (Reduce, Iterate)) else operands_of(d.rule)
 
 
 def _expressions(operands: Iterable[Operand]) -> Iterator[Expr]:
@@ -359,7 +359,7 @@ def contents_fit_tensors(stmt: WritingStmt, holds: Holds, definition: Definition
             return f"'{holds.tensor}' is not rescaled"
         case Content.BODY if not isinstance(definition.rule, Reduce):
             return f"'{holds.tensor}' is not a reduction, so nothing stands for one term of it"
-        case Content.START | Content.TERM | Content.PART if not isinstance(definition.rule, Reduce | Accumulate | Iterate):
+        case Content.START | Content.TERM | Content.PART if not isinstance(definition.rule, (Reduce, Accumulate, Iterate)):
             return f"'{holds.tensor}' is not a reduction and no scan, so nothing stands for '{holds.content.value}' of it"
         case _:
             return None

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from taskfuse.errors import LoweringError
 from taskfuse.ir.medium import MEDIA, Medium
-from taskfuse.ir.scalar import Const, const
+from taskfuse.ir.scalar import Const, const, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import CLUSTER_TYPES, GRID_TYPES, MemoryType, ParallelType
@@ -284,8 +284,10 @@ class Synchronizer:
                 before = self._before(y, x, pending)
                 if reuses or (y.queue is not None and x.is_write):
                     found.append(_Need(block, late, early, True, types, a.access.buffer, of, before, lanes))
-        elif loop is not None and self._reuses_slot(a, b, loop):
-            found.append(_Need(block, first, first, True, types, a.access.buffer, of, within_warps=lanes))
+        elif (carrying := _carrying(a, b, at)) is not None and self._reuses_slot(a, b, loop):
+            inside, node = carrying
+            lanes = self._within_warps(a, b, types, inside.node)
+            found.append(_Need(inside, node, node, True, self._crossing(a, b, inside.node), a.access.buffer, of, within_warps=lanes))
         return found
 
     def _of_ring(self, a: _Use, b: _Use) -> list[_Need]:
@@ -337,6 +339,21 @@ class Synchronizer:
                 ready = between(need.block.node, need.types, need.buffer, need.of) if need.types else PSync((), need.of, True)
                 nodes.insert(len(nodes) if need.around and j == 0 else j, ready)
             ready.stmts = _joined(need.before, ready.stmts)
+
+
+def _carrying(a: _Use, b: _Use, at: int) -> tuple[_Block, PNode] | None:
+    """What is in the innermost loop around two uses of one statement in whose trips they may access one element, at depth ``at`` or outside: none, where each
+    trip of each loop has elements of its own, which one index of both accesses counts."""
+    for depth in reversed(range(at)):
+        loop = a.path[depth][1]
+        if isinstance(loop, PLoop) and loop.extent is not ONE and not (a.access.buffer == b.access.buffer and _count(loop, a.access, b.access)):
+            return a.path[depth + 1]
+    return None
+
+
+def _count(loop: PLoop, a: Access, b: Access) -> bool:
+    """True if two accesses of one buffer take the variable of a loop as an index along the same axis."""
+    return any(x is y and x is sym(loop.var) for x, y in zip(a.index, b.index, strict=True))
 
 
 def check_trips(nodes: list[PNode], around: tuple[PLoop, ...] = ()) -> None:

@@ -2,16 +2,18 @@
 
 Up to 16 elements of a row are found one after another: each is a reduction, the least key (:mod:`taskfuse.ops.order_keys`) greater than the last one. So
 k reductions read a row that is loaded once, and only k keys are stored. More are taken from rows in order (:mod:`taskfuse.ops.merge`). Elements of
-64 bits are ordered by the lower half of their rank bits, and then, stably, by the upper one; few of them by comparing every two.
+64 bits are ordered by the lower half of their rank bits, and then, stably, by the upper one; few of them by comparing every two. Integers of which fewer
+bits are known to differ, such as the indices that ``topk`` found, are ordered as narrower ones.
 """
 
 from __future__ import annotations
 
-from taskfuse.dtypes import int64, uint32
+from taskfuse.dtypes import int8, int16, int32, int64, uint8, uint16, uint32
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import ZERO, Const, le, prove
 from taskfuse.ir.tensor import TensorView, Value
+from taskfuse.ir.value_ranges import value_range
 from taskfuse.ops.argreduce import first_position
 from taskfuse.ops.build import cast_tensor, check_tensor, described, facts_help, normalize_axis, pointwise, shape_error
 from taskfuse.ops.elementwise import isnan
@@ -28,6 +30,8 @@ from taskfuse.ops.views import expand_dims, squeeze
 __all__ = ["argsort", "kthvalue", "median", "sort", "sort_with_indices", "topk"]
 
 _FEW = 16
+
+_SHORT = (uint8, int8, uint16, int16, uint32, int32)
 
 _LEAST = COMBINES["minimum"]
 
@@ -130,7 +134,10 @@ def _taken(found: tuple[TensorView, TensorView], axis: int, number: int, keepdim
 
 def _in_order(op: str, x: TensorView, descending: bool, first: int | None = None) -> tuple[TensorView, TensorView]:
     """Rows of the last dimension in order, or the first of each, and where they were."""
-    last = x.ndim - 1
+    last, short = x.ndim - 1, _narrowed(x)
+    if short is not None:
+        values, indices = _in_order(op, short, descending, first)
+        return cast_tensor(values, x.dtype), indices
     layout = KeyLayout.of(x, last, descending)
     if layout is not None:
         keys = ordered(op, layout.keys(x), first)
@@ -153,12 +160,23 @@ def _in_order(op: str, x: TensorView, descending: bool, first: int | None = None
     return take_along_axis(x, indices, last), indices
 
 
+def _narrowed(x: TensorView) -> TensorView | None:
+    """``x`` in a dtype of fewer bits that holds all of its values, if one does: an expert's number has few bits, and the keys of few bits are small."""
+    if not x.dtype.is_integer:
+        return None
+    low, high = value_range(x)
+    return next((cast_tensor(x, d) for d in _SHORT if d.bits < x.dtype.bits and d.min_value <= low and high <= d.max_value), None)
+
+
 def _of(name: str, *operands: Value) -> TensorView:
     return pointwise(ELEMENTWISE[name], operands)
 
 
 def _first(x: TensorView, axis: int, number: int, descending: bool) -> tuple[TensorView, TensorView]:
     """The first of ``x`` in order, and where they are."""
+    if (short := _narrowed(x)) is not None:
+        values, indices = _first(short, axis, number, descending)
+        return cast_tensor(values, x.dtype), indices
     layout = KeyLayout.of(x, axis, descending)
     if layout is None:
         return _first_pairs(x, axis, number, descending)

@@ -7,6 +7,7 @@ the neutral element.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from taskfuse.dtypes import bool_, int64
@@ -62,8 +63,14 @@ class Points:
 
     def alike(self, fusion: Fusion) -> tuple[int, ...]:
         """The axes of what they go to along which points do not differ: each follows an axis of the points that no integer depends on."""
-        names = {name for read in self.values for e in (*read.index, *resolve(fusion, read).index) for name in e.free}
+        names = {name for read in self.values for e in resolve(fusion, read).index for name in e.free}
         return tuple(d for d, a in enumerate(self.follows) if a is not None and self.space[a] is not ONE and str(iteration_symbol(a)) not in names)
+
+    def at_first(self, axes: Collection[int]) -> Points:
+        """Those at the first index of some axes."""
+        first: dict[str, Expr] = {str(iteration_symbol(a)): ZERO for a in axes}
+        values = (replace(read, index=tuple(substitute(e, first) for e in read.index)) for read in self.values)
+        return replace(self, space=tuple(ONE if a in axes else e for a, e in enumerate(self.space)), values=tuple(values))
 
     def at(self) -> dict[str, Expr]:
         """Their iteration symbols by those of the gather form."""

@@ -15,7 +15,6 @@ other; so is the number of the last point that writes an element, or a row of el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import Enum
 
 from taskfuse.dtypes import DType, bool_, int64, result_type
@@ -51,11 +50,12 @@ from taskfuse.ops.create import extent
 from taskfuse.ops.gather import check_along, check_indices, define_gather
 from taskfuse.ops.jagged import jagged_to_padded_dense
 from taskfuse.ops.keywords import axial
+from taskfuse.ops.known_places import box_of, known_spans, with_box
 from taskfuse.ops.points import Points, from_the_start, gathered, is_named
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, indexed, op
 from taskfuse.ops.select import pad
-from taskfuse.ops.views import broadcast_to, reshape
+from taskfuse.ops.views import broadcast_to, permute, reshape
 
 __all__ = ["bincount", "index_add", "index_put", "scatter", "scatter_add", "scatter_reduce", "segment_sum"]
 
@@ -76,16 +76,16 @@ class ScatterReduce(Enum):
         return COMBINES[{"sum": "add", "prod": "mul", "amax": "maximum", "amin": "minimum"}[self.value]]
 
 
-def _points(whole: Shape, indices: Sequence[TensorView], axes: Sequence[int], space: Shape, along: int) -> Points:
+def _points(whole: Shape, indices: Sequence[TensorView], axes: Sequence[int], space: Shape, along: Sequence[int]) -> Points:
     """The points of indices, one for each written axis of the whole.
 
     Args:
         indices: over the axes of the points, of extent 1 where they do not depend on one.
         axes: the axes of the whole that they say.
         space: extents of the points.
-        along: the axis of the points that no axis of the whole follows. Its other axes are those of the whole that are not written, in order.
+        along: the axes of the points that no axis of the whole follows. Its other axes are those of the whole that are not written, in order.
     """
-    others = iter([a for a in range(len(space)) if a != along])
+    others = iter([a for a in range(len(space)) if a not in along])
     place = tuple(value_symbol(axes.index(d)) if d in axes else iteration_symbol(next(others)) for d in range(len(whole)))
     values = (Read(tv, tuple(ZERO if e is ONE else iteration_symbol(a) for a, e in enumerate(tv.shape))) for tv in indices)
     return Points(space, place, tuple(values), tuple(whole[d] for d in axes))
@@ -133,10 +133,10 @@ def _chosen(base: TensorView, points: Points, source: Operand, along: int, combi
         return found if all(n is ZERO for _, n in behind) else pad(found, behind, 0)
 
     if points.space[along] is ONE:
-        last, written = None, whole(is_named(fusion, reached, from_the_start(fusion, points)))
+        last, written = None, whole(is_named(fusion, reached, from_the_start(fusion, points))) if points.values else None
     else:
         alike = points.alike(fusion)  # rows of elements, for instance: which point writes them is found once
-        few = replace(points, space=tuple(ONE if a in {points.follows[d] for d in alike} else e for a, e in enumerate(points.space)))
+        few = points.at_first({a for d in alike if (a := points.follows[d]) is not None})
         rows = tuple(ONE if d in alike else e for d, e in enumerate(base.shape))
         none = define_pointwise(fusion, ELEMENTWISE["copy"], rows, (Literal(-1, int64),), int64)
         last = _sent(none, few, IndexValue(iteration_symbol(along)), COMBINES["maximum"], int64)
@@ -157,10 +157,9 @@ def _chosen(base: TensorView, points: Points, source: Operand, along: int, combi
                 value = whole(define_gather(tensor, reached, places, [(broadcast_read(last, reached), points.space[along])]))
         case _:
             value = define_pointwise(fusion, ELEMENTWISE["copy"], base.shape, (source,), base.dtype)
-    if combine is None:
-        return pointwise(ELEMENTWISE["where"], (written, value, base))
-    wide, before = base.dtype.compute, cast_tensor(base, base.dtype.compute)
-    return cast_tensor(pointwise(ELEMENTWISE["where"], (written, pointwise(combine.op, (before, cast_tensor(value, wide))), before)), base.dtype)
+    if combine is not None:
+        value = cast_tensor(pointwise(combine.op, (cast_tensor(base, base.dtype.compute), cast_tensor(value, base.dtype.compute))), base.dtype)
+    return value if written is None else pointwise(ELEMENTWISE["where"], (written, value, base))
 
 
 def _first(shape: Shape) -> Shape:
@@ -210,7 +209,7 @@ def _scatter(op: str, x: TensorView, dim: int, indices: TensorView, source: Sour
     if isinstance(source, TensorView) and not _is_within(indices, source, facts):
         raise shape_error(op, f"{described(indices)} is not provably within {described(source)}", "slice the indices")
     with x.fusion.call():
-        points = _points(x.shape, (indices,), (place,), indices.shape, place)
+        points = _points(x.shape, (indices,), (place,), indices.shape, (place,))
         value = _source(op, x, source)
         is_one = indices.shape[place] is ONE
         return _chosen(x, points, value, place, combine) if combine is None or is_one else _combined(x, points, value, combine)
@@ -323,16 +322,35 @@ def _put(op: str, x: TensorView, given: Sequence[TensorView | None], values: Sou
         raise shape_error(op, reason, "each extent must be 1 or the wanted one")
     with x.fusion.call():
         value = _source(op, x, values)
-        count: Expr = ONE
-        for e in common:
-            count = count * e
-        space = (*before, count, *after)
-        flat = [_flat(broadcast_to(tv, list(common)), (*(ONE,) * len(before), count, *(ONE,) * len(after))) for tv in indices]
+        spans = known_spans(x.fusion, x.shape, axes, indices, common)
+        ahead = [span.axis for span in spans.values()]
+        left = [a for a in range(len(common)) if a not in ahead]
+        summed = None if spans and all(common[a] is ONE for a in left) else combine
+        count = tuple(common[a] for a in left)
+        if summed is None:  # one axis, along which the last point is taken
+            total: Expr = ONE
+            for e in count:
+                total = total * e
+            count = (total,)
+        points_shape = (*(common[a] for a in ahead), *count)
+        space = (*before, *points_shape, *after)
+
+        def over_points(tv: TensorView, first: int, shape: Shape) -> TensorView:
+            """What is over the common axes, over those of the points: known ones first."""
+            order = [*range(first), *(first + a for a in (*ahead, *left)), *range(first + len(common), tv.ndim)]
+            return _flat(tv if order == sorted(order) else permute(tv, order), shape)
+
+        named = [d for d in axes if d not in spans]
+        alone = (*(ONE,) * len(before), *points_shape, *(ONE,) * len(after))
+        flat = [over_points(broadcast_to(tv, list(common)), 0, alone) for d, tv in zip(axes, indices, strict=True) if d in named]
         if isinstance(value, Read):
-            moved = _flat(broadcast_to(value.tensor, list(whole)), space)
+            moved = over_points(broadcast_to(value.tensor, list(whole)), len(before), space)
             value = broadcast_read(moved, moved.shape)
-        points = _points(x.shape, flat, axes, space, len(before))
-        return _chosen(x, points, value, len(before), None) if combine is None else _combined(x, points, value, combine)
+        box, first = box_of(x, spans), len(before) + len(ahead)
+        points = _points(box.shape, flat, named, space, range(first, first + len(count)))
+        if summed is not None:
+            return with_box(x, spans, _combined(box, points, value, summed))
+        return with_box(x, spans, _chosen(box, points, value, first, combine))
 
 
 def _broadcasts(shape: Shape, whole: Shape) -> bool:
@@ -389,7 +407,7 @@ def _segmented(op: str, values: TensorView, segments: TensorView, count: object)
             segments = pointwise(ELEMENTWISE["where"], (inside, cast_tensor(segments, int64), numbers))
         index = _flat(segments, (segments.shape[0], *(ONE,) * (values.ndim - 1)))
         base = define_pointwise(fusion, ELEMENTWISE["copy"], (numbers, *values.shape[1:]), (_neutral(values.dtype),), values.dtype)
-        points = _points(base.shape, (index,), (0,), values.shape, 0)
+        points = _points(base.shape, (index,), (0,), values.shape, (0,))
         return _combined(base, points, broadcast_read(values, values.shape), COMBINES["add"])
 
 

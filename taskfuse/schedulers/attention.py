@@ -435,13 +435,9 @@ class _Walk:
         every = [tv for tv in order if among(tv, kept) and not tv.is_output]
         inside = [self.keys, self.values, self.scores, *self.parts, *self.chunks, *(tv for tv in self.rows if not any(a.is_reduction for a in tv.root))]
         share_walk(script, every, inside, head)
-        for tv in reversed(self.chunks):
-            readers = [use.output for use in storage_uses(self.fusion, tv)]
-            if len(readers) == 1 and among(readers[0], self.chunks):
-                script.on(tv).inline_at(head + 8)
-        staged = [tv for tv, *_ in self.staged]
-        for tv in staged:
-            script.on(tv).inline_at(head + 2)
+        readers = {tv: [use.output for use in storage_uses(self.fusion, tv)] for tv in self.chunks}
+        script.inline_at([tv for tv, own in readers.items() if len(own) == 1 and among(own[0], self.chunks)], head + 8)
+        script.inline_at([tv for tv, *_ in self.staged], head + 2)
         made = [tv for _, tv, _ in self.staged]
         share_results(script, [tv for tv in self.after if not among(tv, made)], self.stored, head)
 

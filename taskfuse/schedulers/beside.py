@@ -21,7 +21,7 @@ from taskfuse.schedulers.horizontal import horizontal
 from taskfuse.schedulers.schedule import Block, Chosen, Option
 from taskfuse.target import MAX_THREADS
 
-SMALL: Final = 8.0
+SMALL: Final = 18.0
 """In launches: a kernel that takes longer than this gains little."""
 IDLE: Final = 2
 """The most threads of a common block, relative to the largest member."""

@@ -47,9 +47,14 @@ def canonical(fusion: Fusion, extent: Sizes, readers: AbstractSet[str] | None = 
     before = {e.output.name for e in _products(fusion)}
     if not before:
         return None
-    script = Script(copy_fusion(fusion)[0])
+    staying = set[str]()
     try:
-        _behind(script, extent, readers)
+        while True:
+            script = Script(copy_fusion(fusion)[0])
+            found = _behind(script, extent, readers, staying)
+            if found <= staying:
+                break
+            staying |= found
         _before(script, frozenset() if readers is None else before)
     except TaskfuseError:
         return None
@@ -79,11 +84,17 @@ def _after(fusion: Fusion, products: set[TensorView]) -> set[TensorView]:
 # -- after products ----------------------------------------------------------------------------------------------------------------------
 
 
-def _behind(script: Script, extent: Sizes, readers: AbstractSet[str] | None) -> None:
-    """Rules 1 and 2."""
+def _behind(script: Script, extent: Sizes, readers: AbstractSet[str] | None, staying: AbstractSet[str]) -> set[str]:
+    """Rules 1 and 2. Returns the names of products that are read at other points than their own, and not computed there.
+
+    Args:
+        staying: products that are not, as known before: functions of no others stay in their place, too. Readers would take the product itself otherwise, the
+            sums in float32 and not what they are rounded to.
+    """
     fusion = script.fusion
-    products = {e.output for e in _products(fusion)}
+    products = {e.output for e in _products(fusion) if e.output.name not in staying}
     after = _after(fusion, products)
+    found = set[str]()
     recompute_all(script, fusion, lambda read, reader: (readers is not None and reader.name not in readers) or _stays(fusion, read, reader, after))
     for product in [e.output for e in _products(fusion)]:
         if product.is_output:
@@ -92,6 +103,7 @@ def _behind(script: Script, extent: Sizes, readers: AbstractSet[str] | None) -> 
         reads = {use.output: [r for r in storage_reads(fusion, use) if r.tensor is product] for use in uses}
         if any(not isinstance(use, Pointwise | View) for use in uses) or all(is_aligned(r, tv) for tv, own in reads.items() for r in own):
             continue
+        found.add(product.name)
         if any(r.valid is not TRUE for own in reads.values() for r in own) or not all(_leaves_a_matrix(fusion, product, use, extent) for use in uses):
             continue
         spaces: dict[tuple[object, ...], list[TensorView]] = {}
@@ -99,8 +111,10 @@ def _behind(script: Script, extent: Sizes, readers: AbstractSet[str] | None) -> 
             spaces.setdefault(tuple(a.extent for a in tv.root), []).append(tv)
         points = {tuple(r.index): prod(extent(a.extent) for a in tv.root) for tv, own in reads.items() for r in own}
         if sum(points.values()) <= extent.elements(product):
+            found.discard(product.name)
             for own in spaces.values():
                 script.recompute(product, own)
+    return found
 
 
 def _leaves_a_matrix(fusion: Fusion, product: TensorView, use: MathExpr, extent: Sizes) -> bool:

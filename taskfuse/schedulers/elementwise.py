@@ -28,6 +28,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
+from taskfuse.schedulers.instructions import slots
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.target import SECTOR_BYTES, Target
@@ -299,8 +300,15 @@ def _along(fusion: Fusion, read: Read, reader: TensorView, axis: int, width: int
 
 
 def widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
-    """Bytes of the widest element that is loaded or stored."""
-    return max([r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads] + [tv.dtype.itemsize for tv in fusion.outputs])
+    """Bytes of the widest element that is loaded or stored, of those that are others along the last axis: a vector takes one element of the statistics of its
+    channel."""
+    moving = [r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if leaf.tensor.root and _moves(r, iteration_symbol(len(leaf.tensor.root) - 1))]
+    return max(moving + [tv.dtype.itemsize for tv in fusion.outputs])
+
+
+def _moves(read: Read, symbol: Expr) -> bool:
+    """True if what is read depends on an index."""
+    return any(symbol.free & e.free for e in (*read.index, read.valid))
 
 
 def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
@@ -397,7 +405,7 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
                     loaded += gathered(read, points * (SECTOR_BYTES if _is_scattered(fusion, expr) else size), extent)
                 else:
                     loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else fetched(read, tv, extent))
-        instructions += points * cost(expr)
+        instructions += points * slots(expr)
     return OutputWork(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions, extent.target)
 
 
@@ -443,12 +451,3 @@ def fetched(read: Read, reader: TensorView, extent: Sizes) -> float:
     for position, own in zip(index, read.tensor.shape, strict=True):
         place = place * extent(own) + position
     return min(SECTOR_BYTES, SECTOR_BYTES * len(np.unique(place * size // SECTOR_BYTES)) / len(np.unique(place)))
-
-
-def cost(expr: MathExpr) -> int:
-    """Instructions per point."""
-    match expr:
-        case Pointwise(op=op):
-            return op.instructions
-        case _:
-            return 1 + len(expr.operands)

@@ -13,7 +13,7 @@ from typing import Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, MathExpr, Pointwise, Reduction, View
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, MathExpr, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
@@ -36,6 +36,7 @@ from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.short_runs import sum_short_runs_last
 from taskfuse.schedulers.short_sums import unroll_short_sums
 from taskfuse.schedulers.walks import walks_apart
 
@@ -85,26 +86,31 @@ class Forms:
 
     def _search(self) -> None:
         """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks, and the better of these with long sums
-        in chunks, short ones element by element, factors packed, and cuts through narrow tensors; and what is sent to elements in gather form."""
+        in chunks, those of products and others, short ones element by element, factors packed, and cuts through narrow tensors; and what is sent to elements
+        in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
         self._add("with reductions where they are read", lambda: where_read(fusion, extent))
         self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
+        self._add("with short runs of rows summed last", lambda: sum_short_runs_last(fusion, extent))
         best = min(self._searches, key=lambda search: search.us, default=None)
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
             own = best.moves[len(self._moves) :]
             self._add("with products where copies of them are", lambda: canonical(best.fusion, extent, copied(best)), own, best)
+            found = len(self._searches)
             self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
+            chunked = min([best, *self._searches[found:]], key=lambda search: search.us)
             self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
-            self._add("with long sums in chunks", lambda: chunk_long_sums(best.fusion, extent), own)
+            self._add("with long sums in chunks", lambda: chunk_long_sums(chunked.fusion, extent), chunked.moves[len(self._moves) :])
             self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own, best)
             self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own, best)
             self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own, best)
-
             self._add("with tensors computed on both sides of cuts", lambda: again(best, extent), own, best)
+            last = min(self._searches, key=lambda search: search.us)
+            self._add("with positions where they are read", lambda: positions_where_read(last.fusion, extent), last.moves[len(self._moves) :], last)
 
         def gather() -> Script | None:
             form = gathered(fusion)
@@ -200,6 +206,29 @@ def where_read(fusion: Fusion, extent: Sizes) -> Script | None:
     return script if reduce_where_read(script, extent) else None
 
 
+def positions_where_read(fusion: Fusion, extent: Sizes) -> Script | None:
+    """A copy whose readers compute at their own points what few functions compute of positions alone, such as distances and masks: no kernel stores it for
+    another one. ``None`` if all of it is read in place."""
+    script = Script(copy_fusion(fusion)[0])
+    made = script.fusion
+
+    def stays(read: Read, reader: TensorView) -> bool:
+        return is_aligned(read, reader) or not _is_of_positions(made, read.tensor, extent)
+
+    if all(stays(read, e.output) for e in needed(made) for read in storage_reads(made, e)):
+        return None
+    recompute_all(script, made, stays)
+    return script
+
+
+def _is_of_positions(fusion: Fusion, tv: TensorView, extent: Sizes) -> bool:
+    """True if few functions compute several elements one by one, and no tensor is read for them."""
+    expr = fusion.definition(tv)
+    if not isinstance(expr, Pointwise) or extent.elements(tv) == 1 or not all(isinstance(e, Pointwise) for e in _behind(fusion, expr).values()):
+        return False
+    return _is_short(fusion, expr)
+
+
 def narrow(fusion: Fusion) -> Script | None:
     """A copy whose reductions have only the axes that their terms depend on; ``None`` if they have no others."""
     found = [e.output.name for e in needed(fusion) if isinstance(e, Reduction) and free_axes(fusion, e) and e.rescaled is None and e.is_whole]
@@ -265,7 +294,7 @@ def again(search: Search, extent: Sizes) -> Script | None:
         expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
         if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent) < 2 * size:
             continue
-        if not _is_short(fusion, expr):
+        if not _is_short(fusion, expr, extent):
             continue
         for use in [e for e in storage_uses(fusion, tv) if e.output in readers and not isinstance(e, Assemble) and table(fusion, e) is not tv]:
             script.recompute(tv, [use.output])
@@ -277,10 +306,14 @@ def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes) -> float:
     return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in _behind(fusion, expr).items() if not isinstance(definition, Pointwise))
 
 
-def _is_short(fusion: Fusion, expr: MathExpr) -> bool:
-    """True if at most :data:`MOST_AGAIN` functions compute an elementwise tensor, and none chooses or gathers."""
-    found = list(_behind(fusion, expr).values())
-    return sum(isinstance(e, Pointwise) for e in found) < MOST_AGAIN and not any(isinstance(e, FirstValid | Gather) for e in found)
+def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes) -> bool:
+    """True if at most :data:`MOST_AGAIN` functions compute an element of an elementwise tensor, and none chooses or gathers. Those that many elements have in
+    common, as the scales of rows are computed, count in proportion."""
+    found = _behind(fusion, expr)
+    if any(isinstance(e, FirstValid | Gather) for e in found.values()):
+        return False
+    again = sum(extent.elements(tv) for tv, e in found.items() if isinstance(e, Pointwise))
+    return again < MOST_AGAIN * extent.elements(expr.output)
 
 
 def _behind(fusion: Fusion, expr: MathExpr) -> dict[TensorView, MathExpr | None]:

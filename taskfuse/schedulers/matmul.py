@@ -21,9 +21,9 @@ from taskfuse.schedulers import half_tiles, ragged_tiles
 from taskfuse.schedulers.config import SPAN, BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate
-from taskfuse.schedulers.elementwise import cost
 from taskfuse.schedulers.factors import Operand
 from taskfuse.schedulers.first_rows import has_first_rows
+from taskfuse.schedulers.instructions import cost
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.matmul_candidates import rank
 from taskfuse.schedulers.ragged_tiles import RaggedTiles

@@ -27,7 +27,8 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import ancestors, cost
+from taskfuse.schedulers.elementwise import ancestors
+from taskfuse.schedulers.instructions import cost
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
@@ -241,16 +242,10 @@ def _schedule(script: Script, config: NestedSumConfig) -> None:
         if config.stages > 1 and among(tv, of_rows):
             script.on(tv).circular_buffer(config.stages)
     script.comment("shared loops")
-    for tv in problem.terms:
-        script.on(tv).inline_at(7)
-    for tv in loads:
-        script.on(tv).inline_at(5)
-    for tv in problem.between:
-        script.on(tv).inline_at(5)
-    for tv in (*early, problem.inner):
-        script.on(tv).inline_at(4)
-    for tv in (*late, *(tv for tv in (*problem.behind, problem.outer) if not tv.is_output)):
-        script.on(tv).inline_at(2)
+    script.inline_at(list(problem.terms), 7)
+    script.inline_at([*loads, *problem.between], 5)
+    script.inline_at([*early, problem.inner], 4)
+    script.inline_at([*late, *(tv for tv in (*problem.behind, problem.outer) if not tv.is_output)], 2)
 
 
 def _has_rows(problem: NestedSums, tv: TensorView) -> bool:

@@ -21,8 +21,9 @@ from taskfuse.ir.scalar import TRUE, ge, is_multiple, prove
 from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.schedulers.elementwise import cost, is_aligned, recompute_all
+from taskfuse.schedulers.elementwise import is_aligned, recompute_all
 from taskfuse.schedulers.factors import at_axes, chosen_by_batch
+from taskfuse.schedulers.instructions import cost
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Recorded, Script
 from taskfuse.target import VECTOR_BYTES

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from taskfuse.ir.elementwise_function import FUNCTIONS
-from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, is_copy, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.instructions import slots
 from taskfuse.schedulers.space import Space
 
 CHEAP = 4
@@ -171,6 +172,12 @@ class Phases:
         """Functions of an element that take many instructions."""
         exprs = (self.fusion.definition(tv) for tv in self._wide)
         return sum(isinstance(e, Pointwise) and e.op.rule in FUNCTIONS for e in exprs)
+
+    @property
+    def slots(self) -> int:
+        """Issue slots of a warp per element of each lane, for all that is computed of an element once."""
+        exprs = (self.fusion.definition(tv) for tv in self._wide)
+        return sum(slots(e) for e in exprs if e is not None and not isinstance(e, View) and not is_copy(e))
 
     def repeated(self, keep: Keep) -> int:
         """Functions of an element that later phases compute again, since their results are not kept."""

@@ -8,13 +8,13 @@ bytes. All loads of a thread are issued before the first is used: the copies of 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, prod
 
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, IndexValue, Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
@@ -30,7 +30,6 @@ from taskfuse.schedulers.elementwise import (
     ancestors,
     at_readers,
     bind_vectors,
-    cost,
     divides,
     follow,
     is_aligned,
@@ -39,6 +38,7 @@ from taskfuse.schedulers.elementwise import (
     widest,
     work,
 )
+from taskfuse.schedulers.instructions import cost, issued
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
@@ -166,34 +166,8 @@ def _planned(
     us = total.us(min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves)))
     looked = lines(stencil, leaves, out, chosen.vector, chosen.tile, extent)
     target = extent.target
-    us = max(us, target.kernel_us(looked / target.cycles_per_us, target.issue_us(_instructions(fusion, chosen.vector, extent))))
+    us = max(us, target.kernel_us(looked / target.cycles_per_us, target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=True))))
     return leaves, chosen, us, f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored", stencil
-
-
-def _instructions(fusion: Fusion, vector: int, extent: Sizes) -> float:
-    """Instructions of all threads, each of which computes what it needs: a short tensor that all rows read, for every row. What is the same along the last axis
-    is computed once for a vector, and one function of the same elements once, in however many tensors."""
-    changing = set[TensorView]()
-    first: dict[Hashable, TensorView] = {}
-    alike: dict[TensorView, TensorView] = {}
-    found = 0.0
-    for expr in needed(fusion):
-        tv = expr.output
-        last = iteration_symbol(len(tv.root) - 1).free if tv.root else frozenset[str]()
-        reads = storage_reads(fusion, expr)
-        places = [e for r in reads if r.tensor.is_input for e in (*r.index, r.valid)]
-        places += [r.valid for r in reads if not r.tensor.is_input] + [o.index for o in expr.operands if isinstance(o, IndexValue)]
-        is_changing = any(last & e.free for e in places) or not changing.isdisjoint(r.tensor for r in reads)
-        if is_changing:
-            changing.add(tv)
-        if isinstance(expr, Pointwise):
-            operands = [o for o in expr.operands if not isinstance(o, Read)], [(alike.get(r.tensor, r.tensor), r.index, r.valid) for r in reads]
-            places_of_reads = tuple(isinstance(o, Read) for o in expr.operands)
-            alike[tv] = first.setdefault((expr.op, tv.dtype, tuple(a.extent for a in tv.root), places_of_reads, *map(tuple, operands)), tv)
-            if alike[tv] is not tv:
-                continue
-        found += cost(expr) * prod(extent(a.extent) for a in tv.root) / (1 if is_changing else vector)
-    return found
 
 
 def _with_tiles(config: PointwiseConfig, stencil: Stencil | None, leaves: Sequence[Leaf], out: TensorView, extent: Sizes) -> PointwiseConfig:

@@ -91,8 +91,7 @@ class Promotion:
             if given.is_paired:
                 self.script.on(tv).bind(-1, P.Vectorize)
             self.script.on(tv).inline_at(self.head + 1)
-        for tv in (*self.staged, self.blocks.product):
-            self.script.on(tv).inline_at(self.head + 1)
+        self.script.inline_at([*self.staged, self.blocks.product], self.head + 1)
 
     def members(self, mma: Task, total: TensorView, suffix: str) -> list[Node]:
         """The tasks of each block: loads of the terms' operands, the product, the sum of the terms."""

@@ -202,15 +202,18 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
     own = [tv for tv in (*(x for x in fusion.inputs if not among(x, sources.values())), *space.moved) if tv in wide & private]
     keys = Keys(fusion)
     beside = keys.key(space.axes[space.contiguous])
+    whole = [tv for tv in fusion.outputs if tv in wide & private & contiguous and _long(tv.logical) == _long(space.axes)]
     again = sum((len(needing) - 1) * extent.elements(tv) * tv.dtype.itemsize for tv, needing in phases.passes().items())
     return RowProblem(
         rows=extent(rows),
         columns=extent(columns),
         width=space.width,
         is_inner=space.is_inner,
+        run=extent(space.extent(space.run)) if space.is_inner and len(space.run) < len(space.reduced) else None,
         phases=phases.count,
         loads=tuple(tv.dtype.itemsize for tv in own if tv in contiguous),
         crossed=sum(tv.is_input and keys.key(tv.logical[-1]) != beside for tv in own if tv in contiguous),
+        scattered=sum(keys.key(tv.logical[-1]) != beside for tv in whole if tv.logical[-1].extent is not ONE),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
         loaded=float(once),
         again=float(again),
@@ -221,6 +224,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         values=len({read.tensor for tv in wide if not tv.is_input for read in reads_of(fusion, tv)} & (private - wide)),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         functions=phases.functions,
+        slots=phases.slots,
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
         are_whole=all(_long(tv.logical) == _long(space.axes) for tv in fusion.inputs if tv in wide & private and not among(tv, sources.values())),
         is_constant=isinstance(columns, Const),

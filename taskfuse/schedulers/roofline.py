@@ -17,7 +17,7 @@ from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedule.tile_windows import windowed_read, windows_of
-from taskfuse.schedulers.elementwise import cost
+from taskfuse.schedulers.instructions import slots
 from taskfuse.schedulers.schedule import Sizes
 
 
@@ -28,7 +28,7 @@ def bytes_of(fusion: Fusion, extent: Sizes) -> float:
 
 def instructions(fusion: Fusion, extent: Sizes) -> float:
     """Instructions of the CUDA cores, each tensor computed once. Sums of products of two tensors do not count: tensor cores may compute them much faster."""
-    return float(sum(_points(fusion, e, extent) * cost(e) for e in needed(fusion) if factors(fusion, e) is None))
+    return float(sum(_points(fusion, e, extent) * slots(e) for e in needed(fusion) if factors(fusion, e) is None))
 
 
 def roofline(fusion: Fusion, extent: Sizes) -> float:

@@ -1,7 +1,8 @@
 """The cost model of rows: how many threads and blocks share a row, and where it is kept between phases.
 
-A kernel takes the greatest of four times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions, the cache
-lines that it looks up, and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store.
+A kernel takes the greatest of several times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions, the cache
+lines that it looks up, and its waits; but at least what its blocks take to begin. A block waits for its loads, for the instructions of one thread, for its
+exchanges between threads, and for its store.
 Blocks that are resident together wait at the same time; a block that is alone also waits for its bytes. The figures are those of the target
 (:class:`taskfuse.figures.RowFigures`); register counts, and where walks are unrolled, were fitted to the same schedules.
 """
@@ -49,12 +50,15 @@ class RowProblem:
         rows, columns: elements that are kept and reduced.
         width: elements of a vector.
         is_inner: vectors lie along a row; else across rows.
+        run: elements of a row that lie side by side in memory, where kept axes stand between the reduced ones; ``None``: all, or vectors lie across rows. After
+            a run come those of the next rows.
         phases: passes over a row.
         loads: bytes of an element, of each input that has rows of its own.
         store_bytes: of each element, of all outputs.
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
         crossed: how many of those inputs have their elements along another axis side by side: each element of a vector is an access of its own, and each thread
             along the vectors reads another line of memory.
+        scattered: how many outputs have them so: a warp stores a part of a sector for each of its threads.
         beside: the same of inputs that lack the contiguous axis: a vector of the others takes one element of theirs, such as a row's place in a table.
         again: bytes that phases after the first to need them load again, if nothing is kept; ``None``: each phase needs all inputs.
         common: bytes of an element, of each input that all rows share, such as weights.
@@ -62,7 +66,8 @@ class RowProblem:
         values: values of a row that its elements use: inputs, and functions of inputs and results.
         held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
         functions: of each element, such as exponentials, each computed once.
-        repeated: those that later phases compute again, by what is kept.
+        slots: issue slots of a warp per element of each lane, for all that is computed of an element once.
+        repeated: those functions that later phases compute again, by what is kept.
         are_whole: each input that has rows of its own has every kept axis; else a thread that has several rows finds them in several registers.
         is_constant: the length of a row is known: it may be kept.
         may_share: the number of rows is known to be no greater than ``rows``: blocks that share a row fit the device.
@@ -75,12 +80,14 @@ class RowProblem:
     columns: int
     width: int = 8
     is_inner: bool = True
+    run: int | None = None
     phases: int = 1
     loads: tuple[int, ...] = (2,)
     store_bytes: int = 2
     loaded: float | None = None
     stored: float | None = None
     crossed: int = 0
+    scattered: int = 0
     beside: tuple[int, ...] = ()
     again: float | None = None
     common: tuple[int, ...] = ()
@@ -88,6 +95,7 @@ class RowProblem:
     values: int = 0
     held: tuple[tuple[Keep, int], ...] = ()
     functions: int = 0
+    slots: int = 0
     repeated: tuple[tuple[Keep, int], ...] = ()
     are_whole: bool = True
     is_constant: bool = True
@@ -235,7 +243,7 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     rows_at_once = together * config.rows * config.each // config.blocks * problem.results
     speed = target.l2_bytes_per_us if rows_at_once * row_bytes <= target.l2_bytes else target.dram_bytes_per_us
     functions = problem.functions + dict(problem.repeated).get(config.keep, 0)
-    per_element = problem.phases * figures.instructions + functions * figures.function_instructions
+    per_element = max(problem.phases * figures.instructions + functions * figures.function_instructions, problem.slots)
     per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * figures.copy_instructions
     thread = config.each * trips * config.unroll * problem.width * (per_element * figures.issue_cycles + functions * figures.function_cycles)
     cycles = trips * walks * figures.load_cycles + thread + problem.phases * _exchange(problem, config, total) + figures.store_cycles
@@ -245,17 +253,35 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     work = elements * per_element * lanes / threads + total * lanes * problem.phases * figures.overhead_instructions
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
+    along = config.threads if problem.is_inner else config.rows
     times = {
         "memory": target.dram_us(loaded + stored) + again / speed,
-        "instructions": target.issue_us(work / full, min(target.sms, total)),
+        "instructions": target.issue_us(work / full) * ceil(total / target.sms) * target.sms / total,  # of the multiprocessor with most blocks
         "waits": waves * cycles / target.clock_mhz,
-        "lookups": problem.crossed * elements / WARP * min(WARP, config.threads if problem.is_inner else config.rows) / target.cycles_per_us,
+        "lookups": (problem.crossed + problem.scattered) * elements / WARP * min(WARP, along) / target.cycles_per_us,
+        "scattered": problem.scattered * elements * figures.scattered_sectors * SECTOR_BYTES / target.l2_bytes_per_us,
+        **_runs(problem, config, walks),
     }
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
+    us = max(us, target.kernel_us(total / target.sms * figures.block_cycles / target.clock_mhz))
     us += target.overlap_us if config.blocks > 1 else 0.0  # its launch is cooperative
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
     return RowEstimate(config, us, needed, held, bound, block=block, is_cooperative=config.blocks > 1)
+
+
+def _runs(problem: RowProblem, config: RowConfig, walks: int) -> dict[str, float]:
+    """Microseconds for runs of elements that are no row's all: each begins and ends within a sector, but where a block has the next row, too; and a warp looks
+    up the lines of all runs that its threads have."""
+    if problem.run is None:
+        return {}
+    target, elements = problem.target, problem.rows * problem.columns
+    beside = problem.run * config.rows
+    sizes = [*problem.loads * walks, *([problem.store_bytes] if problem.store_bytes else [])]
+    moved = sum(elements * size * (1 + (SECTOR_BYTES - size) / (beside * size)) for size in sizes if size < SECTOR_BYTES)
+    asked = min(WARP, config.threads) * problem.width
+    lines = sum(1 + asked / problem.run for _ in sizes) * elements / asked
+    return {"sectors": moved / target.l2_bytes_per_us, "lines": lines / target.cycles_per_us}
 
 
 def _exchange(problem: RowProblem, config: RowConfig, total: int) -> float:
@@ -315,7 +341,8 @@ def _rows(problem: RowProblem, threads: int) -> list[int]:
     fewest = min(8, 1 << (problem.row_vectors - 1).bit_length())
     sector = ceil(SECTOR_BYTES / (problem.width * min(problem.loads, default=FULL)))
     narrow = [n for n in (2, 4) if sector <= n < fewest and n * threads >= FEWEST_THREADS and ceil(problem.row_vectors / fewest) < problem.target.sms]
-    return [n for n in (*narrow, fewest, 16, 32, 64) if n * threads <= MAX_THREADS and (n <= fewest or n < 2 * problem.row_vectors)]
+    several = [n for n in (16, 32, 64, 128, 256) if n <= 64 or n * threads <= 2 * FEWEST_THREADS]
+    return [n for n in (*narrow, fewest, *several) if n * threads <= MAX_THREADS and (n <= fewest or n < 2 * problem.row_vectors)]
 
 
 def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:
@@ -323,8 +350,11 @@ def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:
     found = [1]
     if problem.is_inner and rows > 1:
         return found
-    while problem.may_share and ceil(problem.row_vectors / rows) * found[-1] * 2 <= 2 * problem.target.sms and problem.vectors >= threads * found[-1] * 4:
+    groups, most = ceil(problem.row_vectors / rows), problem.vectors // (threads * 4)
+    while problem.may_share and groups * found[-1] * 2 <= 2 * problem.target.sms and problem.vectors >= threads * found[-1] * 4:
         found.append(found[-1] * 2)
+    if problem.may_share and problem.is_constant:  # as many blocks on each multiprocessor
+        found += [n for each in (1, 2) if 1 < (n := each * problem.target.sms // groups) <= most and n not in found]
     return found
 
 

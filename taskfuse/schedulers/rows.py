@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir import atoms
-from taskfuse.ir.expr import Reduction
+from taskfuse.ir.expr import Gather, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.scalar import ONE, Const, ceildiv, simplify
@@ -26,7 +26,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedule.keys import Keys
-from taskfuse.schedulers.elementwise import leaf_of, vector_fits
+from taskfuse.schedulers.elementwise import ancestors, leaf_of, vector_fits
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.schedule import refuse
@@ -325,10 +325,13 @@ class RowSchedule:
             own.split(-1, chunk)
 
     def _inline(self) -> None:
-        """What is loaded at once is loaded before it is used; all else shares as many loops with its readers as it can."""
+        """What is loaded at once is loaded before it is used, and the indices of such loads are computed before them; all else shares as many loops with its
+        readers as it can."""
         self.script.comment("inlining")
-        self.script.inline_most(self.code)
         partial = self.space.partial(self.fusion)
         loaded = [tv for tv in (*self.shared, *self.loads) if tv in self.wide and tv not in partial]
-        self.script.inline_at([tv for tv in loaded if tv not in self.kept], self.together)
+        gathers = [tv for tv in loaded if isinstance(self.fusion.definition(tv), Gather)]
+        indices = [tv for tv in dict.fromkeys(i for tv in gathers for i in ancestors(self.fusion, tv)) if tv in self.wide and not among(tv, loaded)]
+        self.script.inline_most([tv for tv in self.code if not among(tv, (*indices, *gathers))])
+        self.script.inline_at([tv for tv in (*indices, *loaded) if tv not in self.kept], self.together)
         self.script.inline_at([tv for tv in loaded if tv in self.kept], self.resident)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
+from taskfuse.count import IN_FLIGHT
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.combine import vector_updates
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Read, Update, View
@@ -143,7 +144,7 @@ def _options(fusion: Fusion, chosen: ScatterConfig, points: Mapping[TensorView, 
     """The parameters, and others: no vectors; more or fewer threads."""
     others = [replace(chosen, threads=t) for t in (128, 256, 512)]
     others += [_config(points, 1, extent.target)] if chosen.vector > 1 else []
-    us = {v: _us(fusion, extent, points, v) for v in {chosen.vector, 1}}
+    us = {v: _us(fusion, extent, points, v, chosen.threads * chosen.blocks) for v in {chosen.vector, 1}}
     return tuple(Option(c, us[c.vector], block=(c.threads, 1, 1), is_cooperative=True) for c in dict.fromkeys((chosen, *others)))
 
 
@@ -217,9 +218,10 @@ def _check(fusion: Fusion) -> None:
             raise refuse(fusion, "scatter", f"{expr.output.name} reads {source.name} at computed indices", "tf.compile makes several kernels")
 
 
-def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int], vector: int) -> float:
-    """Microseconds: bytes and instructions, the updates' own, the barrier, and the turns at one element."""
-    total = work(fusion, extent)
+def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int], vector: int, threads: int) -> float:
+    """Microseconds: bytes and instructions, the updates' own, the barrier, and the turns at one element. Or the loads and stores that the nests of the parts
+    wait for, one nest after another."""
+    total, target = work(fusion, extent), extent.target
     moved = turns = 0.0
     for out in fusion.outputs:
         expr = fusion.definition(out)
@@ -228,7 +230,9 @@ def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int], vector:
         turns += sent / extent.elements(out)
         moved += min(2.0 * sent * out.dtype.itemsize, float(sent * SECTOR_BYTES))
     total = replace(total, stored=total.stored + moved, instructions=total.instructions / vector)
-    return total.us(4 * vector) + total.target.assumed.grid_us + turns * total.target.assumed.update_us
+    trips = (max(1.0, n / threads / (vector if _fits(fusion, tv, vector) else 1)) for tv, n in points.items())
+    waited = target.kernel_us(sum(2 * (1 + (t - 1) / IN_FLIGHT) for t in trips) * target.assumed.load_cycles / target.clock_mhz)
+    return max(total.us(4 * vector), waited) + target.assumed.grid_us + turns * target.assumed.update_us
 
 
 def _loops(script: Script, root: TensorView, config: ScatterConfig, vector: int) -> None:

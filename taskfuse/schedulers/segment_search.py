@@ -113,13 +113,14 @@ class Search:
 
     @property
     def least(self) -> float:
-        """Microseconds of the segments if all that may be side by side in one launch take no other; ``inf`` while one has no kernel."""
+        """Microseconds of the segments if all that may be side by side in one launch take no other, and fill what each leaves idle, which is taken for as much
+        as a launch that overlaps nothing; ``inf`` while one has no kernel."""
         steps = [self._step(p) for p in self._segments]
         made = [step for step in steps if step is not None]
         if len(made) < len(steps):
             return inf
         _, together = self._groups(self._segments, made)
-        return self.us - self.target.launch_us * sum(len(group) - 1 for group in together)
+        return self.us - self.target.alone_us(0.0) * sum(len(group) - 1 for group in together)
 
     def crossed(self) -> list[tuple[TensorView, tuple[TensorView, ...]]]:
         """The tensors that segments read of others, each with its readers in one of them; those that are made last come first."""

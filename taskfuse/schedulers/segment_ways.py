@@ -45,16 +45,18 @@ class RowViews:
     def of(self, tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """The views that reductions of several tensors read, as far as they have rows that a kernel may take as those of an array: one that is there before
         the kernel runs, so none of ``tensors``; and those that elementwise functions beside them do not read at their own axes. Without such reductions, the
-        views that have another one tensor's elements along other axes, as those of the second element of every pair: as an array, each has axes of its own."""
+        views that have another one tensor's elements along other axes, as those of the second element of every pair: as an array, each has axes of its own;
+        and those without the last axes of one element of a tensor, whose neighbors lie along an axis before."""
         found: dict[TensorView, None] = {}
         exprs = [e for tv in tensors if (e := self._fusion.definition(tv)) is not None]
         products = [e for e in exprs if isinstance(e, Reduction) and len(e.operands) > 1]
-        if not products and any(isinstance(e, Reduction) for e in exprs):
-            return self._of_pairs(exprs, tensors)
-        beside = [e for e in exprs if products and isinstance(e, Pointwise)]
+        if not products:
+            pairs = self._of_pairs(exprs, tensors) if any(isinstance(e, Reduction) for e in exprs) else ()
+            return tuple(dict.fromkeys((*pairs, *self._of_units(exprs, tensors))))
+        beside = [e for e in exprs if isinstance(e, Pointwise)]
         for expr in (*products, *beside):
             for is_plain, places in self._places(expr):
-                place = next((p for p in places if not any(among(t, tensors) for t in (p.tensor, *made_from(self._fusion, p.tensor)))), None)
+                place = next((p for p in places if self._is_before(p, tensors)), None)
                 if place is not None and not (is_plain and isinstance(expr, Pointwise)):
                     found[self._views[place]] = None
         return tuple(found)
@@ -73,6 +75,16 @@ class RowViews:
                 if first.setdefault(read.tensor, along) != along and (place := next(self._behind(operand.tensor), None)) is not None:
                     found[self._views[place]] = None
         return tuple(found)
+
+    def _of_units(self, exprs: Sequence[MathExpr], tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
+        """The views with a last axis of several elements of tensors whose last axis has one."""
+        places = [p for e in exprs for _, behind in self._places(e) if (p := next(iter(behind), None)) is not None]
+        units = [p for p in places if p.tensor.shape[-1:] == (ONE,) and p.shape[-1:] not in ((), (ONE,)) and self._is_before(p, tensors)]
+        return tuple(dict.fromkeys(self._views[p] for p in units))
+
+    def _is_before(self, place: Strided, tensors: Sequence[TensorView]) -> bool:
+        """True if none of ``tensors`` is what a view is of, or a part of that."""
+        return not any(among(t, tensors) for t in (place.tensor, *made_from(self._fusion, place.tensor)))
 
     def _places(self, expr: MathExpr) -> tuple[tuple[bool, tuple[Strided, ...]], ...]:
         """Of each tensor that an expression reads: whether at its own axes, and the views with rows between the two, the nearest first."""

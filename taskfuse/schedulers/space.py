@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from taskfuse.ir.axes import Axis, iteration_position
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -16,9 +17,10 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
 from taskfuse.ir.storage import has_code, needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedule.keys import Key, Keys
 from taskfuse.schedule.split_reduction import digits
-from taskfuse.schedulers.elementwise import recompute_all
+from taskfuse.schedulers.elementwise import ancestors, recompute_all
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.target import VECTOR_BYTES
@@ -35,6 +37,7 @@ class Space:
         loads: inputs of which each iteration reads the element at its own place; others may read them elsewhere.
         moved: tensors that are elements of an input from other places: through views, or at computed indices.
         width: elements along the contiguous axis that are one access of the tensor with the smallest elements.
+        run: positions of the last axes in the order of memory that are all reduced, or all kept: elements along them lie side by side.
         again: root axes of tensors that have all of them as well, in the same order, but share some with none that has ``axes``: what a phase computes
             again of nothing that is loaded, as a mask of positions.
     """
@@ -46,6 +49,7 @@ class Space:
     loads: tuple[TensorView, ...]
     moved: tuple[TensorView, ...]
     width: int
+    run: tuple[int, ...]
     again: tuple[tuple[Axis, ...], ...] = ()
 
     def extent(self, positions: Iterable[int]) -> Expr:
@@ -133,8 +137,9 @@ def find(fusion: Fusion) -> Space:
     inner = order[-1] in reduced
     positions = tuple(space[k] for k in order if k in reduced)
     width = _width(fusion, memory, len(space), reference.root[(positions if inner else kept)[-1]].extent)
+    run = tuple(space[k] for k in takewhile(lambda k: (k in reduced) == inner, reversed(order)))
     moved = tuple(e.output for e in code if space.keys() == axes[e.output].keys() and _is_moved(fusion, e))
-    return Space(reference.root, kept, positions, inner, loads, moved, width)
+    return Space(reference.root, kept, positions, inner, loads, moved, width, run)
 
 
 def split_reductions(script: Script) -> None:
@@ -155,6 +160,7 @@ def settle(script: Script) -> None:
     """
     fusion = script.fusion
     recompute_all(script, fusion, is_in_place)
+    _drop_axes_of_indices(script)
     for out in fusion.outputs:
         definition = out.definition
         if not out.uses or definition is None:
@@ -171,6 +177,22 @@ def settle(script: Script) -> None:
                 spaces.setdefault(tuple(a.extent for a in expr.output.root), []).append(expr.output)
         for readers in spaces.values():
             script.recompute(source, readers)
+
+
+def _drop_axes_of_indices(script: Script) -> None:
+    """Have the indices of gathers computed without the kept axes that they do not depend on: once for all elements of a vector, which one load then takes."""
+    fusion = script.fusion
+    code = needed(fusion)
+    indices = {tv for e in code if isinstance(e, Gather) for tv in ancestors(fusion, e.output)}
+    if not indices:
+        return
+    keys = Keys(fusion)
+    reduced = {keys.key(a) for e in code if isinstance(e, Reduction) for a in e.output.root if a.is_reduction}
+    for expr in code:
+        tv = expr.output
+        free = free_axes(fusion, expr) if tv in indices and not tv.is_output else ()
+        if free and reduced.isdisjoint(keys.key(tv.root[k]) for k in free):
+            script.new(tv, "drop_axes")
 
 
 def _is_moved(fusion: Fusion, expr: MathExpr) -> bool:

@@ -22,7 +22,8 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedule.tile_shifts import Shift, Tiles, shift_of, tiles_of
-from taskfuse.schedulers.elementwise import Leaf, cost, leaf_of, vector_fits
+from taskfuse.schedulers.elementwise import Leaf, leaf_of, vector_fits
+from taskfuse.schedulers.instructions import cost
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.target import LINE_BYTES, WARP

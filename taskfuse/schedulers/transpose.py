@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.axes import iteration_symbol
@@ -39,6 +40,7 @@ from taskfuse.schedulers.elementwise import (
     widest,
     work,
 )
+from taskfuse.schedulers.instructions import issued
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
@@ -120,12 +122,19 @@ def transpose(
         raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")
     _schedule(script, leaves, tiles, rows, chosen)
     us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
+    us = max(us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(fusion, rows, chosen, extent))))
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     turned = ", ".join(leaf.reads[0].tensor.name for leaf in tiles)
     others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))
     options = tuple(Option(c, us, block=(c.threads, 1, 1)) for c in dict.fromkeys(others))
     problem = f"{shape}, axis {rows} of the outputs is the last of {turned}"
     return Chosen("transpose", problem, options[0], options, config is not None, script.text)
+
+
+def _padding(fusion: Fusion, rows: int, config: TransposeConfig, extent: Sizes) -> float:
+    """How many elements tiles have for each of the outputs."""
+    sides = (fusion.outputs[0].shape[rows], config.height), (fusion.outputs[0].shape[-1], config.tile)
+    return prod(ceil(extent(e) / tile) * tile / max(extent(e), 1) for e, tile in sides)
 
 
 def turned_axis(fusion: Fusion) -> int | None:

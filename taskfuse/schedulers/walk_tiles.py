@@ -134,14 +134,15 @@ def hold_results(script: Script, results: Sequence[TensorView], head: int, row_r
 
 def share_walk(script: Script, tensors: Sequence[TensorView], inside: Sequence[TensorView], head: int) -> None:
     """Compute all tensors in the loops over blocks, and those that are ``inside`` for each chunk, whose loop is at ``head``."""
-    for tv in reversed(tensors):
-        script.on(tv).inline_at(head)
-    for tv in reversed([tv for tv in tensors if among(tv, inside)]):
-        script.on(tv).inline_at(head + 1)
+    script.inline_at(tensors, head)
+    script.inline_at([tv for tv in tensors if among(tv, inside)], head + 1)
 
 
 def share_results(script: Script, results: Sequence[TensorView], stored: Sequence[tuple[TensorView, TensorView]], head: int) -> None:
     """Compute results where what reads them is computed; those that are ``stored``, copies and what they are copied to, in whole rows of a fragment."""
-    for tv in reversed(results):
+    whole, others = list[TensorView](), list[TensorView]()
+    for tv in results:
         if not tv.is_output:
-            script.on(tv).inline_at(head + 6 if any(tv is copy for copy, _ in stored) else head + 7)
+            (whole if any(tv is copy for copy, _ in stored) else others).append(tv)
+    script.inline_at(whole, head + 6)
+    script.inline_at(others, head + 7)

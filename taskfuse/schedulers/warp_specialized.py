@@ -431,14 +431,13 @@ class WarpSpecialized:
     def _share_loops(self) -> None:
         script, p = self.script, self.piece
         script.comment("shared loops")
-        for tv in (s.tensor for own in self.sources for s in own):
-            script.on(tv).inline_at(self.head + 1)
+        script.inline_at([s.tensor for own in self.sources for s in own], self.head + 1)
         # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma
         stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct), *self.parts.tensors]
         pieces = {r for s in stored for r in producers(script.fusion, s)}
         inside = p + 1 + FRAGMENT_AXES
-        for tv in reversed(self.registers):
-            script.on(tv).inline_at(p + 1 if tv in pieces else inside)
+        script.inline_at([tv for tv in self.registers if tv in pieces], p + 1)
+        script.inline_at([tv for tv in self.registers if tv not in pieces], inside)
         # all loads of a piece before the first use of one, where there is room for that: a thread waits once for memory, not for each of them
         at_once = self.config.holds(self.product.held, len(self.accumulators))
         wide = sum(side.is_wide for side in self.product.sides)
@@ -448,8 +447,7 @@ class WarpSpecialized:
                 script.on(tv).inline_at(p - self.splits_rows)
             else:
                 script.on(tv).inline_at(p + 1 if at_once else inside - 1 if paired else inside)
-        for staging, _ in self.staged:
-            script.on(staging).inline_at(p + 1)
+        script.inline_at([staging for staging, _ in self.staged], p + 1)
         if self.promotion is not None:
             self.promotion.inline()
         if self.prologue is not None:

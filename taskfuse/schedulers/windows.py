@@ -31,7 +31,8 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.tile_windows import windowed_read, windows_of
-from taskfuse.schedulers.elementwise import Leaf, cost, is_permuted, recompute_all, reduce_where_read, stored, vector_fits
+from taskfuse.schedulers.elementwise import Leaf, is_permuted, recompute_all, reduce_where_read, stored, vector_fits
+from taskfuse.schedulers.instructions import cost
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled

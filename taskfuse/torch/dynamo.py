@@ -12,10 +12,12 @@ import torch
 from torch.fx import GraphModule
 
 from taskfuse.runtime.workers import start
+from taskfuse.torch.aot import RestartAnalysis, aot_module_simplified, min_cut_rematerialization_partition
 from taskfuse.torch.cached import TaskfuseCode, caching
 from taskfuse.torch.compilation import program_of
 from taskfuse.torch.cuda_graphs import GraphRecorder
 from taskfuse.torch.decompositions import decompositions
+from taskfuse.torch.min_cut import cuts_without_networkx
 from taskfuse.torch.settings import Settings, settings_of
 from taskfuse.torch.stand_ins import partition_without_inductor
 
@@ -39,8 +41,6 @@ def backend(gm: GraphModule, example_inputs: Sequence[Any], *, mode: str | None 
     try:
         return _compiled(gm, example_inputs, settings)
     except Exception as error:
-        from torch._dynamo.exc import RestartAnalysis  # only who traces pays for its import
-
         if settings.strict or isinstance(error, RestartAnalysis):  # no error: Dynamo traces again, with what it has learned
             raise
         warnings.warn(f"taskfuse leaves a graph to torch: {type(error).__name__}: {error}", stacklevel=2)
@@ -56,9 +56,6 @@ backend.__dict__["reset"] = reset
 
 
 def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings) -> Callable[..., Any]:
-    from torch._functorch.aot_autograd import aot_module_simplified
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
-
     tensors = [x for x in example_inputs if isinstance(x, torch.Tensor)]
     wanted = any(t.device.type == settings.device for t in tensors) or any(p.device.type == settings.device for p in gm.parameters())
     if wanted and settings.run == "kernels":
@@ -66,7 +63,7 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
     ahead: list[GraphModule] = []  # the backward graph, while the forward one is compiled
 
     def partitioned(*args: Any, **kwargs: Any) -> tuple[GraphModule, GraphModule]:
-        with partition_without_inductor():
+        with partition_without_inductor(), cuts_without_networkx():
             forward, backward = min_cut_rematerialization_partition(*args, **kwargs)
         ahead[:] = [backward]
         return forward, backward

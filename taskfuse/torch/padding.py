@@ -52,7 +52,7 @@ def _padded(graph: Graph, node: Node, plan: GraphPartition, made: dict[tuple[Nod
     target = present()
     copies = [v.nbytes for v, width in zip((x, y), widths, strict=True) if any(width)] + [z.nbytes] * exact
     product = target.tensor_us(float(m) * n * k, x.element_size())
-    if (target.torch.unaligned_factor - 1) * product < sum(target.kernel_us(target.dram_us(2 * size)) for size in copies):
+    if (target.torch.unaligned_factor - 1) * product < sum(target.alone_us(target.dram_us(2 * size)) for size in copies):
         return False
     with z.fake_mode, torch.no_grad():
         strides = (n + (0 if exact else more["n"]), 1)

@@ -1,4 +1,4 @@
-"""Stand-ins for modules of Inductor that AOTAutograd imports for a function or two.
+"""Stand-ins for modules of Inductor, and for networkx, that AOTAutograd imports for a function or two.
 
 A key of a graph asks Inductor for the sources of Triton kernels that the graph calls, for what users have registered for its code generators, and for digests
 of torch and of Triton; the search for common subexpressions asks it where a graph writes to memory. For these, torch imports most of Inductor, with Triton,
@@ -23,6 +23,7 @@ from taskfuse.torch.installed import torch_key
 
 WRAPPER: Final = "torch._inductor.codegen.wrapper"
 MATCHER: Final = "torch._inductor.pattern_matcher"
+GRAPHS: Final = "networkx"
 REGION: Final = "mutation_region_id"
 """The name under which torch keeps the region of a node in its metadata."""
 
@@ -33,16 +34,12 @@ def standing_in(module: str, functions: dict[str, Callable[..., Any]]) -> Genera
     if module in sys.modules:
         yield
         return
-    stand_in = ModuleType(module)
-
-    def leave() -> None:
-        if sys.modules.get(module) is stand_in:
-            del sys.modules[module]
+    stand_in = _StandIn(module)
 
     def other(name: str) -> Any:
         if name.startswith("__"):  # the import system looks for __path__ and the like
             raise AttributeError(name)
-        leave()
+        _leave(module)
         return getattr(resolve_name(module), name)
 
     vars(stand_in).update(functions, __getattr__=other)
@@ -50,7 +47,17 @@ def standing_in(module: str, functions: dict[str, Callable[..., Any]]) -> Genera
     try:
         yield
     finally:
-        leave()
+        _leave(module)
+
+
+class _StandIn(ModuleType):
+    """A module that is not imported yet."""
+
+
+def _leave(module: str) -> None:
+    """Have the next import of a module import it."""
+    if isinstance(sys.modules.get(module), _StandIn):
+        del sys.modules[module]
 
 
 @contextmanager
@@ -82,7 +89,7 @@ def asking(name: str) -> Callable[..., Any]:
     """A function that is imported when it is called."""
 
     def call(*args: Any) -> Any:
-        sys.modules.pop(name.split(":")[0], None)
+        _leave(name.split(":")[0])
         return resolve_name(name)(*args)
 
     return call
@@ -123,6 +130,13 @@ def system() -> dict[str, Any]:
 
 def _nothing() -> None:
     pass
+
+
+@contextmanager
+def annotations_without_networkx() -> Generator[None]:
+    """Inside, modules of AOTAutograd whose annotations name classes of networkx are imported without it. It is imported when they compute with it."""
+    with standing_in(GRAPHS, {"DiGraph": asking(f"{GRAPHS}:DiGraph")}):
+        yield
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def times(fusion: Fusion) -> tuple[float, float]:
     extent = Sizes(fusion, None, target)
     elements = sum(extent.elements(tv) for tv in fusion.inputs)
     moved = target.dram_us(bytes_of(fusion, extent))
-    return max(moved, target.issue_us(instructions(fusion, extent))), target.kernel_us(moved, target.issue_us(DIGITS * PASS * elements))
+    return max(moved, target.issue_us(instructions(fusion, extent))), target.alone_us(moved, target.issue_us(DIGITS * PASS * elements))
 
 
 Times = tuple[float, float]
@@ -103,7 +103,7 @@ def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, fl
     chunks = chunks_of(walk, extent)
     reached = target.torch.flash if op in FLASH else target.torch.cudnn
     products = products_us(fusion, extent) * (0.5 if is_causal else 1.0) / reached
-    return ours if chunks is None else min(ours, chunks.us), target.kernel_us(products, target.dram_us(bytes_of(fusion, extent)))
+    return ours if chunks is None else min(ours, chunks.us), target.alone_us(products, target.dram_us(bytes_of(fusion, extent)))
 
 
 @by_text
@@ -123,7 +123,7 @@ def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, flo
     moved = target.dram_us(bytes_of(fusion, extent))
     reached = target.torch.flash_gradients if op.removesuffix("_backward") in FLASH else target.torch.cudnn_gradients
     theirs = products_us(fusion, extent) * (0.5 if is_causal else 1.0) / reached
-    return sum(offers) + target.kernel_us(moved), target.kernel_us(theirs, moved)
+    return sum(offers) + target.kernel_us(moved), target.alone_us(theirs, moved)
 
 
 @by_text
@@ -147,8 +147,8 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | Non
     theirs = 0.0
     for f in products:
         own = Sizes(f, None, target)
-        theirs += max(roofline(f, own), target.kernel_us(products_us(f, own) / _reached(f, target)))
-    theirs += read if joins or rest is None else roofline(rest, Sizes(rest, None, target))
+        theirs += target.overlap_us + max(roofline(f, own), target.kernel_us(products_us(f, own) / _reached(f, target)))
+    theirs += read if joins or rest is None else target.overlap_us + roofline(rest, Sizes(rest, None, target))
     if ours is None:
         least = roofline(ordered, Sizes(ordered, None, target)) + target.launch_us
         ours = None if least > theirs else _segments_us(ordered, target)

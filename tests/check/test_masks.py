@@ -25,6 +25,15 @@ def test_threads_are_numbered_x_first_in_warps_of_32(x: int, y: int, z: int) -> 
     assert found.warps.tolist() == [n // 32 for n in range(x * y * z)]
 
 
+def test_blocks_of_one_shape_share_their_threads_which_nobody_changes() -> None:
+    one, other = masks(8, 3), masks(8, 3)
+    one.values["other"] = one.warps
+    assert other.warps is one.warps
+    assert "other" not in other.values
+    with pytest.raises(ValueError, match="read-only"):
+        one.values["threadIdx.x"][0] = 1
+
+
 def test_conditions_hold_together() -> None:
     found = masks(4, 2).of([ge(X, 1), lt(X, 3), eq(Y, 1)])
     assert found is not None

@@ -174,6 +174,7 @@ def test_every_device_function_is_called() -> None:
     fragments = [call(op, ["a", "b", "c"][: op.arity], d, fast) for op, d in PAIRS for fast in (False, True)]
     fragments += [call(op, ["a", "b", "c"][: op.arity], d, turn="i") for op, d in PAIRS]
     fragments += [call(op, ["a", "b", "c"][: op.arity], d, is_whole=True) for op, d in PAIRS]
+    fragments += [call(op, ["a", "b", "c"][: op.arity], d, exact="e") for op, d in PAIRS]
     fragments += [convert("x", a, b, packed) for a in DTYPES.values() for b in DTYPES.values() for packed in (False, True)]
     fragments += [call_of_pair(op, ["a", "b", "c"][: op.arity], d) for op in ELEMENTWISE.values() if op.cpp.pair is not None for d in (float16, bfloat16)]
     assert {h.name for h in closure(h for f in fragments for h in f.helpers)} == DEVICE_FUNCTIONS.helpers.keys() | CONVERSIONS.helpers.keys()
@@ -285,6 +286,18 @@ inline float from_float16(unsigned short bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const float x = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent ? ldexpf(1024 + fraction, exponent - 25) : ldexpf(fraction, -24);
   return bits >> 15 ? -x : x;
+}
+""",
+    # away from 0: off by less than 1 ulp, and of the number before a power of two not a power of two, by which no step would get on
+    "approximate_reciprocal": """
+inline float approximate_reciprocal(float x) {
+  const float y = 1 / (double)x;
+  return fabs(1 / (double)x) > fabsf(y) ? nextafterf(y, y * INFINITY) : y;
+}
+""",
+    "approximate_rsqrt": """
+inline float approximate_rsqrt(float x) {
+  return nextafterf(rsqrtf(x), 0);
 }
 """,
 }
@@ -413,6 +426,39 @@ def test_quotients_of_which_short_integers_are_made(tmp_path: Path) -> None:
         for name in ("round", "trunc"):
             a, b = (NATIVE.cast(NATIVE.apply(ELEMENTWISE[name], [x], (float32,), float32, float32), float32, target) for x in (got, exact))
             assert np.array_equal(a, b)
+
+
+@needs_compiler
+def test_quotients_and_roots_by_the_steps_for_most_operands(tmp_path: Path) -> None:
+    """Where these are exact, they are what the functions give; of operands of moderate size, of zeros and of nearly all subnormal quotients they are."""
+    rng = np.random.default_rng(0)
+    size = np.exp2(rng.uniform(-30, 30, (2, 100_000))).astype(np.float32)
+    a, b = (np.append(x, y) for x, y in zip(size, elements([float32] * 2, 20_000), strict=True))
+    a[:1000], a[1000:2000] = 0, -0.0
+    a[4000:8000] = np.exp2(rng.uniform(-149, -126, 4000)).astype(np.float32)  # of which quotients are subnormal
+    a[2000:4000] = np.exp2(rng.integers(-20, 20, 2000)).astype(np.float32)
+    b[2000:4000] = a[rng.integers(2000, 4000, 2000)] * np.float32(1 - 2.0**-24)
+    cases: list[tuple[Job, list[Array]]] = []
+    for name in ("div", "reciprocal", "sqrt"):
+        op, arrays = ELEMENTWISE[name], [a, b] if name == "div" else [a]
+        plain = function_job(op, float32)
+        fast = call(op, [f"x{k}[i]" for k in range(op.arity)], float32, exact="e")
+        either = f"[&] {{ bool e = true; const float y = {fast.text}; return OUT; }}()"
+        for suffix, out in (("value", f"e ? y : {plain.fragment.text}"), ("is_exact", "(float)e")):
+            text = Snippet(either.replace("OUT", out), fast.helpers | plain.fragment.helpers)
+            cases.append((replace(plain, name=f"{plain.name}_{suffix}", fragment=text), arrays))
+    results = values_on_host(tmp_path, cases)
+    with np.errstate(all="ignore"):
+        expected = [a / b, 1 / a, np.sqrt(a)]
+    assert mismatches(cases[::2], results[::2], expected, [False] * 3) == []
+    quotients, reciprocals, roots = (result[: len(size[0])] for result in results[1::2])
+    assert quotients[:4000].all()
+    assert quotients[4000:8000].mean() > 0.95  # not where an exact quotient may be in the middle of two subnormal numbers
+    assert quotients[8000:].all()
+    assert roots[:4000].all()
+    assert roots[8000:].all()
+    assert reciprocals[8000:].all()
+    assert not reciprocals[:2000].any()
 
 
 @pytest.mark.parametrize("target", [d for d in DTYPES.values() if is_one_instruction(float32, d)], ids=str)

@@ -23,10 +23,10 @@ r[0] = copy(t[threadIdx.x])
 
 
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
-def test_the_head_of_a_text_is_the_kernel_without_its_body(path: Path) -> None:
+def test_the_head_of_a_text_is_what_a_launch_needs(path: Path) -> None:
     kernel = parse_kernel(path.read_text(encoding="utf-8"))
     found = interface_of(kernel)
-    assert parse_head(found.text) == replace(kernel, body=(), definitions=())
+    assert parse_head(found.text) == replace(kernel, body=(), definitions=(), buffers=(), mbarriers=(), counters=(), semaphores=(), queues=())
     assert parse_head(str(kernel)) == parse_head(found.text)
     assert parse_kernel(found.text) == found.whole() is kernel is found.head
 

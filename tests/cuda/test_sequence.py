@@ -8,6 +8,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.cuda import arrays
 from taskfuse.cuda.arrays import Kinds
+from taskfuse.cuda.sequence import Routes
 from taskfuse.errors import CudaError, TaskfuseError
 from taskfuse.runtime import arrays as runtime_arrays
 from taskfuse.runtime.chain import Chain
@@ -25,8 +26,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     return found
 
 
-def chain() -> Chain:
-    """x -> a -> b, c: three kernels, of which the second and the third read what the first makes."""
+def chain(driver: FakeDriver) -> Chain:
+    """x -> a -> b, c: three kernels, of which the second and the third read what the first makes; called once, since the first call learns nothing."""
     with tf.Fusion("three") as fusion:
         x = tf.define_tensor([64, 32], name="x")
         a = tf.exp(x)
@@ -35,6 +36,8 @@ def chain() -> Chain:
             fusion.add_output(tv)
     run = tf.compile(tf.segment(fusion, [[a], [b], [c]]), specialize=False)
     assert isinstance(run, Chain)
+    run(tensor(64, 32))
+    driver.launches.clear()
     return run
 
 
@@ -48,7 +51,7 @@ def addresses(driver: FakeDriver, count: int = 3) -> list[tuple[int, int]]:
 
 
 def test_a_call_like_one_before_it_launches_the_same_on_its_own_arrays(driver: FakeDriver) -> None:
-    run = chain()
+    run = chain(driver)
     run(tensor(64, 32))
     assert len(driver.launches) == 3
     before = [(launch.function, launch.grid, launch.block) for launch in driver.launches]
@@ -64,8 +67,24 @@ def test_a_call_like_one_before_it_launches_the_same_on_its_own_arrays(driver: F
     assert (b.shape, b.dtype) == ((64, 32), "float32")
 
 
+def test_calls_learn_from_the_second_on_and_once(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    learned: list[object] = []
+    learn = Routes.learn
+
+    def noted(routes: Routes, args: Any, given: Any, values: Any) -> None:
+        learned.append(args)
+        learn(routes, args, given, values)
+
+    monkeypatch.setattr(Routes, "learn", noted)
+    run = chain(driver)
+    assert not learned
+    for _ in range(3):
+        run(tensor(64, 32))
+        assert len(learned) == 1
+
+
 def test_the_short_way_makes_one_array_for_all_that_goes_between(driver: FakeDriver) -> None:
-    run = chain()
+    run = chain(driver)
     x = tensor(64, 32)
     run(x)
     torch = sys.modules["torch"]
@@ -76,7 +95,7 @@ def test_the_short_way_makes_one_array_for_all_that_goes_between(driver: FakeDri
 
 
 def test_results_that_are_given_are_written_at_once(driver: FakeDriver) -> None:
-    run = chain()
+    run = chain(driver)
     out = tensor(64, 32), tensor(64, 32)
     for count in (3, 6):  # the long way, and the short one
         found = run(tensor(64, 32), out=out)
@@ -86,7 +105,7 @@ def test_results_that_are_given_are_written_at_once(driver: FakeDriver) -> None:
 
 
 def test_results_that_overlap_an_argument_go_the_long_way(driver: FakeDriver) -> None:
-    run = chain()
+    run = chain(driver)
     x, other = tensor(64, 32), tensor(64, 32)
     out = tensor(64, 32), tensor(64, 32)
     run(x, out=out)
@@ -96,7 +115,7 @@ def test_results_that_overlap_an_argument_go_the_long_way(driver: FakeDriver) ->
 
 
 def test_other_shapes_and_strides_are_worked_out_anew(driver: FakeDriver) -> None:
-    run = chain()
+    run = chain(driver)
     first = tensor(64, 32)
     run(first)
     x = FakeTensor(aligned((32, 64), "float32").T)
@@ -111,7 +130,7 @@ def test_other_shapes_and_strides_are_worked_out_anew(driver: FakeDriver) -> Non
 
 def test_with_another_current_gpu_a_call_goes_the_long_way(driver: FakeDriver) -> None:
     driver.devices = GPU, GPU._replace(ordinal=1, context=0xC1)
-    run = chain()
+    run = chain(driver)
     x = tensor(64, 32)
     run(x)
     driver.current_context = 0xC1
@@ -120,7 +139,7 @@ def test_with_another_current_gpu_a_call_goes_the_long_way(driver: FakeDriver) -
 
 
 def test_a_stream_that_is_given_is_used(driver: FakeDriver) -> None:
-    run = chain()
+    run = chain(driver)
     x = tensor(64, 32)
     run(x)
     run(x, stream=77)
@@ -138,7 +157,8 @@ def test_workspace_and_maps_of_a_kernel_are_its_own(driver: FakeDriver) -> None:
     run = tf.compile(tf.segment(fusion, [[y], rest]), specialize=False, unsafe=True)
     driver.parameter_sizes = ()
     given: list[Any] = [FakeTensor(aligned((128, 128), "uint16"), dtype="bfloat16") for _ in range(4)]
-    run(*given[:2])
+    for _ in range(2):
+        run(*given[:2])
     count = len(driver.log)
     run(*given[2:])
     moved = [entry[1] for entry in driver.log[count:] if entry[0] == "replace"]
@@ -146,7 +166,7 @@ def test_workspace_and_maps_of_a_kernel_are_its_own(driver: FakeDriver) -> None:
 
 
 def test_a_call_launches_in_its_own_stream_on_its_own_arrays_whatever_the_call_before_did(driver: FakeDriver) -> None:
-    run, torch = chain(), sys.modules["torch"]
+    run, torch = chain(driver), sys.modules["torch"]
     assert isinstance(torch, FakeTorch)
     inputs, outs = [tensor(64, 32) for _ in range(2)], [(tensor(64, 32), tensor(64, 32)) for _ in range(2)]
     for x, out in zip(inputs, outs, strict=True):
@@ -162,7 +182,7 @@ def test_a_call_launches_in_its_own_stream_on_its_own_arrays_whatever_the_call_b
 
 
 def test_a_launch_that_fails_is_an_error_and_the_next_call_is_not(driver: FakeDriver) -> None:
-    run, x = chain(), tensor(64, 32)
+    run, x = chain(driver), tensor(64, 32)
     run(x)
     run(x)
     driver.status = 700

@@ -23,7 +23,9 @@ def test_the_text_has_one_line_for_one_statement() -> None:
         'extern "C" __global__ void __launch_bounds__(128, 1)\n'
         "add(const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ z, int N) {\n"
         "  const int blockIdx_x = blockIdx.x;\n"
+        "  __builtin_assume(blockIdx_x >= 0);\n"
         "  const int threadIdx_x = threadIdx.x;\n"
+        "  __builtin_assume(threadIdx_x < 128);\n"
         "  wait_for_stream();\n"
         "  for (int i = 0; i < (N + 127) / 128; ++i) {\n"
         "    if (128 * i + threadIdx_x < N) {\n"

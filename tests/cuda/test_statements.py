@@ -73,7 +73,17 @@ def test_what_holds_for_every_thread_is_not_asked() -> None:
 
 def test_a_choice_is_made_among_values() -> None:
     found = body("y[0, threadIdx.x] = cat(x[0, threadIdx.x] if threadIdx.x < 3, 2.0 if threadIdx.x >= 3)")
-    assert found == ["if (threadIdx_x < 3) {", "  y[threadIdx_x] = x[threadIdx_x];", "} else {", "  y[threadIdx_x] = 2.0f;", "}"]
+    assert found == [
+        "float y_chosen;",
+        "if (threadIdx_x < 3) {",
+        "  y_chosen = x[threadIdx_x];",
+        "} else {",
+        "  y_chosen = 2.0f;",
+        "}",
+        "y[threadIdx_x] = y_chosen;",
+    ]
+    found = body("t = cat(x[0, threadIdx.x] if threadIdx.x < 3, 2.0 if threadIdx.x >= 3)\ny[0, threadIdx.x] = copy(t)")
+    assert found[1:] == ["if (threadIdx_x < 3) {", "  t = x[threadIdx_x];", "} else {", "  t = 2.0f;", "}", "y[threadIdx_x] = t;"]
 
 
 # -- registers ----------------------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float16
+from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float16, float32
 from taskfuse.errors import DTypeError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
@@ -120,6 +120,24 @@ def test_forms_of_elements_in_turns(dtype: DType, op: Elementwise) -> None:
     (got,) = tf.compile(fusion, backend="cuda")(*arrays)
     error = ulps(got, reference(op, arrays), dtype, terms(op, arrays))
     assert error.max() <= bound(op.name, dtype), f"{op}({arrays[0][np.argmax(error)]})"
+
+
+@pytest.mark.parametrize("name", ["div", "reciprocal", "sqrt"])
+def test_quotients_and_roots_by_the_steps_for_most_operands(name: str) -> None:
+    """Every fourth group of neighbors has an operand for which they are not exact; others have zeros, or significands of ones."""
+    op, rng = ELEMENTWISE[name], np.random.default_rng(0)
+    arrays = [np.exp2(rng.uniform(-70, 70, 1 << 20)).astype(np.float32) * rng.choice([-1, 1], 1 << 20).astype(np.float32) for _ in range(op.arity)]
+    for k, (a, special) in enumerate(zip(arrays, elements([float32] * op.arity, 1 << 16), strict=True)):
+        a[: 1 << 18] = np.exp2(rng.uniform(-20, 20, 1 << 18)).astype(np.float32)
+        a[5 << 16 : 6 << 16 : 2] = 0.0 if k == 0 else 3.0
+        a[6 << 16 : 7 << 16] = np.exp2(rng.integers(-20, 20, 1 << 16)).astype(np.float32) * np.float32(1 if k == 0 else 1 - 2.0**-24)
+        a[1 << 19 :: 16][: 1 << 15] = special[: 1 << 15]
+    with tf.Fusion("neighbors") as fusion:
+        fusion.add_output(getattr(tf, name)(*(tf.define_tensor([1 << 20]) for _ in arrays)))
+    tf.schedulers.pointwise(fusion)
+    assert f"speculated_{'sqrt' if name == 'sqrt' else 'quotient'}(" in tf.lower(fusion).cuda_source().split("__global__")[1]
+    (got,) = tf.compile(fusion, backend="cuda")(*arrays)
+    assert wrong(op, got, NATIVE.apply(op, arrays, [float32] * op.arity, float32, float32), arrays) == []
 
 
 def test_fast_math_is_near_and_keeps_special_values() -> None:

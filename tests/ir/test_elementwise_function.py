@@ -25,3 +25,10 @@ def test_what_a_function_computes_in(name: str, operands: tuple[DType, ...], out
 def test_functions_take_more_instructions_than_arithmetic() -> None:
     assert {ELEMENTWISE[n].instructions for n in ("exp", "div", "sqrt")} == {FUNCTION_INSTRUCTIONS}
     assert {ELEMENTWISE[n].instructions for n in ("add", "maximum", "lt")} == {1}
+
+
+def test_issue_slots() -> None:
+    sigmoid, power, copy = (ELEMENTWISE[n] for n in ("sigmoid", "pow", "copy"))
+    assert (sigmoid.issue_slots(float32), sigmoid.issue_slots(bfloat16), sigmoid.issue_slots(float64)) == (16, 10, 32)
+    assert power.issue_slots(float32) > 10 * power.issue_slots(float32, is_constant=True)
+    assert (copy.issue_slots(float32), copy.issue_slots(bfloat16), ELEMENTWISE["add"].issue_slots(bfloat16)) == (1, 1, 2)

@@ -310,3 +310,21 @@ def test_blocks_do_not_wait_for_others_in_a_loop_that_those_may_leave_earlier(ex
     else:
         with pytest.raises(LoweringError, match=r"blocks wait for each other in a loop of ceildiv\(N - blockIdx.x, 4\) trips"):
             check_trips(plan)
+
+
+def test_elements_that_a_loop_counts_need_no_barrier_in_it() -> None:
+    """Threads that are no whole warps join several elements in one tree: its levels have barriers, not the elements."""
+
+    def levels(elements: int) -> int:
+        with tf.Fusion("sums") as fusion:
+            x = tf.define_tensor([12, 3 * elements], name="x")
+            for reduce in (tf.sum, tf.max):
+                fusion.add_output(reduce(x, 0))
+        for y in fusion.outputs:
+            bind(y.split(1, elements).reorder([1, 0, 2]), P.TIDx, P.TIDy, P.Unroll)
+        fusion.inline_most()
+        kernel = agrees(fusion, numbers(12, 3 * elements))
+        assert kernel.verify().verdict.value == "proved"
+        return len(scopes(kernel))
+
+    assert levels(4) == levels(1) == 10

@@ -8,7 +8,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.dtypes import DTYPES, as_dtype
 from taskfuse.ops import merge
-from tests.ops.reference import Array, evaluated, message
+from tests.ops.reference import Array, evaluated, message, numbers
 
 
 def elements(name: str, shape: tuple[int, ...]) -> Array:
@@ -129,3 +129,17 @@ def test_one_element_in_order(name: str) -> None:
     with tf.Fusion("f"):
         s = tf.define_tensor(["N"], name="s")
         assert message(lambda: tf.median(s, 0)) == ("median: dimension 0 of s [N] is not a positive constant\nhelp: sort, and read the element with tf.take")
+
+
+def test_numbers_of_few_bits_are_ordered_by_these() -> None:
+    """Experts that ``topk`` chose: their tokens in order of experts. Numbers of 64 bits took two passes, with keys of 64 bits."""
+    scores = numbers((40, 8), "float32")
+    with tf.Fusion("route") as fusion:
+        experts = tf.reshape(tf.topk(tf.define_tensor([40, 8]), 2)[1], [80])
+        for tv in (experts, *tf.sort_with_indices(experts)):
+            fusion.add_output(tv)
+    assert not any(tv.dtype is tf.uint64 and 80 in map(int, tv.shape) for tv in fusion.tensors())
+    chosen, values, indices = fusion.evaluate(scores)
+    assert values.dtype == np.int64
+    assert np.array_equal(indices, np.argsort(chosen, kind="stable"))
+    assert np.array_equal(values, chosen[indices])

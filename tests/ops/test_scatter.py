@@ -263,6 +263,26 @@ def test_which_point_writes_is_found_once_for_a_row() -> None:
     assert not any(isinstance(e, Reduction) for e in fusion.exprs())
 
 
+def test_an_index_that_is_expanded_is_one_of_rows() -> None:
+    """As gradients of ``gather`` and caches have it: all elements of a row have one index, though the op is given one for each."""
+
+    def call(x: Any, at: Any, new: Any) -> tf.TensorView:
+        found = tf.scatter(x, 1, tf.broadcast_to(at[:, :, None], [3, 4, 5]), new)
+        assert [[int(e) for e in e.output.shape] for e in found.fusion.exprs() if isinstance(e, Update)] == [[3, 4, 1]]
+        return found
+
+    x, at, new = numbers((3, 6, 5), "float64"), hostile((3, 4), 6), numbers((3, 4, 5), "float64", 1)
+    wide = np.broadcast_to(at[:, :, None], (3, 4, 5))
+    assert np.array_equal(evaluated(call, x, at, new), put(x, along(1, wide), wide.shape, new, None))
+
+
+def test_sums_at_computed_indices_of_two_axes_update_neighbors_together() -> None:
+    with tf.Fusion("sums") as fusion:
+        x, at = tf.define_tensor([64, 128]), tf.define_tensor([2, 8], tf.int64)
+        fusion.add_output(tf.index_put(x, [tf.maximum(at, 0)], tf.define_tensor([2, 8, 128]), True))
+    assert "4 neighbors together" in tf.schedulers.scatter(fusion).config.words
+
+
 @pytest.mark.parametrize("reduce", ["amax", "amin"])
 def test_extremes_of_integers_are_in_scatter_form(reduce: str) -> None:
     with tf.Fusion("extremes") as fusion:

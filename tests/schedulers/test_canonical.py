@@ -80,7 +80,31 @@ def test_rows_that_are_split_after_a_product_are_split_before_it() -> None:
     found = form(built(residual))
     assert found is not None
     assert products(found) == ["(8, 19, 64)"]
-    assert len(choose_segments(built(partial(residual, 4, 197, 1024))).steps) == 1
+    assert len(choose_segments(built(partial(residual, 4, 256, 1024))).steps) == 1
+
+
+def outer_products(rows: int, short: int, inner: int) -> list[tf.TensorView]:
+    """Of columns in groups, with both groups side by side: no tile of the product has rows or columns there."""
+    a, b = tensor("a", rows * short, inner, dtype=HALF), tensor("b", inner, rows * short, dtype=HALF)
+    y = tf.cast(tf.matmul(a, b, dtype=tf.float32), HALF).reshape(rows, short, rows, short)
+    return [y.permute(0, 2, 1, 3).reshape(rows, rows, short * short) * 0.5]
+
+
+def test_a_product_that_stays_is_rounded_where_it_is() -> None:
+    """Its readers would else read its sums, of twice the bytes, through views."""
+    assert form(built(partial(outer_products, 4, 4, 16))) is None
+    found = choose_segments(built(partial(outer_products, 128, 32, 128)))
+    assert [int(size) for _, size in found.crossing] == [2 * (128 * 32) ** 2]
+
+
+def test_a_product_that_stays_does_not_keep_another_from_moving() -> None:
+    fusion = built(lambda: [*residual(), *outer_products(4, 4, 16)])
+    found = form(fusion)
+    assert found is not None
+    assert sorted(products(found)) == ["(16, 16)", "(8, 19, 64)"]
+    given = arguments(fusion)
+    for a, b in zip(evaluate(fusion, given, MODULAR), evaluate(found, given, MODULAR), strict=True):
+        assert np.array_equal(a, b)
 
 
 def test_slices_of_a_product_are_products_of_slices() -> None:

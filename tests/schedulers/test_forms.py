@@ -37,6 +37,7 @@ STAGES: dict[str, tuple[Any, str]] = {
     "both sides of cuts": (forms, "again"),
     "fewer axes": (forms, "narrow"),
     "packed factors": (forms, "pack_products"),
+    "positions": (forms, "positions_where_read"),
     "short sums": (forms, "unroll_short_sums"),
     "gather form": (forms, "gathered"),
     "the beginning": (Search, "_start"),
@@ -182,6 +183,29 @@ def test_wide_tensors_that_are_read_in_place_stay() -> None:
     assert forms.repeated(fusion, Sizes(fusion, None, DEFAULT)) is None
 
 
+def distances(rows: int, heads: int) -> tf.Fusion:
+    """A bias of distances, as of ALiBi."""
+    with tf.Fusion("distances") as fusion:
+        i = tf.cast(tf.arange(rows), tf.int64)
+        away = tf.reshape(i, [1, rows]) - tf.reshape(i, [rows, 1])
+        y = tensor("x", heads, rows, rows) + tensor("slopes", heads, 1, 1) * tf.cast(away, tf.float32)
+        fusion.add_output(tf.softmax(y, 2))
+    return fusion
+
+
+def test_positions_are_computed_where_they_are_read() -> None:
+    """Each reader of positions computes them at its own points; what is read in place, or is one element, stays."""
+    fusion = distances(5, 3)
+    form = forms.positions_where_read(fusion, Sizes(fusion, None, DEFAULT))
+    assert form is not None
+    given = [array(3, 5, 5), array(3, 1, 1)]
+    assert np.array_equal(form.fusion.evaluate(*given)[0], fusion.evaluate(*given)[0])
+    assert forms.positions_where_read(form.fusion, Sizes(form.fusion, None, DEFAULT)) is None
+    with tf.Fusion("constant") as fusion:
+        fusion.add_output(tensor("x", 4, 8) + tf.full([1, 1], 2.0))
+    assert forms.positions_where_read(fusion, Sizes(fusion, None, DEFAULT)) is None
+
+
 def gradients_of_rms_norm(rows: int, columns: int) -> tf.Fusion:
     """Sums over rows and over columns of the same products."""
     with tf.Fusion("gradients") as fusion:
@@ -218,3 +242,26 @@ def test_what_does_not_depend_on_an_axis_is_computed_once() -> None:
     with tf.Fusion("plain") as fusion:
         fusion.add_output(tensor("x", 8, 16) @ tensor("w", 16, 8))
     assert forms.narrow(fusion) is None
+
+
+def test_forms_build_on_the_best_one() -> None:
+    """The gradients of a linear layer's weights and bias: both sums are long, and each is divided."""
+    with tf.Fusion("gradients") as fusion:
+        x, dy = (tf.define_tensor([7056, n], dtype=tf.bfloat16, name=name) for name, n in (("x", 1024), ("dy", 256)))
+        fusion.add_output(dy.T @ x)
+        fusion.add_output(tf.sum(dy, 0))
+    found = segmenter.choose_segments(fusion)
+    assert sum("chunk_reduction" in line for line in found.moved) == 2
+
+
+def test_scales_of_rows_do_not_keep_elements_from_being_computed_again() -> None:
+    """Sums over rows and over columns of scaled elements: many functions compute a scale, and few an element."""
+    with tf.Fusion("scaled") as fusion:
+        x, scale = tf.define_tensor([8192, 2048], name="x"), tf.define_tensor([8192, 1], name="scale")
+        for _ in range(forms.MOST_AGAIN):
+            scale = scale * scale + 1.0
+        scaled = x * scale
+        for axis in (0, 1):
+            fusion.add_output(tf.sum(scaled * scaled if axis else scaled, axis))
+    found = segmenter.choose_segments(fusion)
+    assert sum(size for _, size in found.crossing) < 4 * 8192 * 10

@@ -4,6 +4,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.schedulers.horizontal_cost import duration
+from taskfuse.target import DEFAULT
 from tests.errors import text_of
 from tests.schedulers.members import pointwise, softmax
 
@@ -11,7 +12,7 @@ from tests.schedulers.members import pointwise, softmax
 def test_many_small_ones_gain() -> None:
     horizontal_cost = tf.horizontal_cost([pointwise(5000, f"p{k}") for k in range(8)])
     assert horizontal_cost.pays
-    assert horizontal_cost.us > 7 * 2.5  # the launches, at least
+    assert horizontal_cost.us > 7 * DEFAULT.launch_us  # the launches, at least
 
 
 def test_a_large_one_beside_one_that_fills_a_multiprocessor_does_not() -> None:

@@ -214,3 +214,17 @@ def test_masks_that_phases_compute_again() -> None:
         fusion.add_output(tf.softmax(tf.cast(out, tf.float32), 2))
     tf.schedulers.normalization(fusion)
     proved(tf.lower(fusion))
+
+
+def test_a_gather_is_loaded_after_an_index_that_others_read_too() -> None:
+    """Samples at places that data names, with zeros outside: the choice reads the index in its own loop, the loads need it before."""
+    with tf.Fusion("samples") as fusion:
+        table, at, weights = tf.define_tensor([50, 8]), tf.define_tensor([6, 4]), tf.define_tensor([6, 4])
+        index = tf.cast(at, tf.int64)
+        found = tf.where(tf.lt(index, 40)[:, :, None], tf.take(table, index, 0), 0.0)
+        fusion.add_output(tf.sum(found * weights[:, :, None], 1))
+    tf.schedulers.reduction(fusion)
+    kernel = proved(tf.lower(fusion))
+    rng = np.random.default_rng(0)
+    given = rng.standard_normal((50, 8)).astype(np.float32), (rng.random((6, 4)) * 50).astype(np.float32), rng.standard_normal((6, 4)).astype(np.float32)
+    np.testing.assert_allclose(kernel.simulate(*given)[0], fusion.evaluate(*given)[0], rtol=1e-5, atol=1e-6)

@@ -1,6 +1,7 @@
 """The cost model of rows: how many threads and blocks share one."""
 
 from dataclasses import replace
+from math import ceil
 
 import pytest
 
@@ -137,3 +138,43 @@ def test_a_cooperative_launch_overlaps_with_none() -> None:
     assert config.blocks > 1
     without = replace(problem, target=replace(H200, arch="sm_80"))
     assert estimate(problem, config).us - estimate(without, config).us == pytest.approx(H200.overlap_us, abs=0.01)
+
+
+def test_short_runs_cost_parts_of_sectors_and_lines() -> None:
+    whole = RowProblem(4096, 4608, width=1, loads=(4,), store_bytes=0)
+    config = RowConfig(64, 1, 8)
+    short, long = (estimate(replace(whole, run=run), config).us for run in (9, 4608))
+    assert long == pytest.approx(estimate(whole, config).us, rel=0.2)
+    assert short > 1.3 * long
+    assert estimate(replace(whole, run=9), RowConfig(32, 8, 8)).us < short  # the next rows have the rest of the sectors
+
+
+def test_blocks_of_short_rows_are_few_enough_to_begin() -> None:
+    """Sums of 8 terms, of which each thread has one: blocks of a warp would begin for longer than the memory moves."""
+    sums = RowProblem(1 << 21, 8, width=1, is_inner=False, loads=(4,), store_bytes=4)
+    assert estimate(sums, RowConfig(1, 32, 8)).us > 1.1 * rank(sums)[0].us
+    assert rank(sums)[0].config.rows >= 64
+
+
+def test_stores_along_another_axis_cost_sectors() -> None:
+    rows = RowProblem(4096, 4096, phases=2, held=((Keep.REGISTERS, 2),))
+    assert rank(replace(rows, scattered=1))[0].us > 2 * rank(rows)[0].us
+
+
+def test_blocks_that_share_rows_are_as_many_on_each_multiprocessor() -> None:
+    """160 blocks on 132 multiprocessors take as long as 264: where instructions are the bound, rows are shared by 13 or 26 blocks, not by 16."""
+    problem = RowProblem(1280, 4096, 8, is_inner=False, loads=(4, 2, 2, 2, 2), store_bytes=12, functions=6, slots=110)
+    chosen = rank(problem)[0]
+    groups = ceil(problem.row_vectors / chosen.config.rows)
+    assert chosen.config.blocks & (chosen.config.blocks - 1)
+    assert 0.95 * 2 * H200.sms < groups * chosen.config.blocks <= 2 * H200.sms
+    uneven = estimate(problem, replace(chosen.config, blocks=chosen.config.rows))
+    assert uneven.us > chosen.us
+    unknown = rank(replace(problem, is_constant=False))[0].config.blocks
+    assert not unknown & (unknown - 1)  # trips alternate
+
+
+def test_instructions_are_counted_where_a_norm_has_fewer() -> None:
+    few = RowProblem(1 << 14, 4096, phases=2)
+    assert estimate(replace(few, slots=4), RowConfig(256)).us == estimate(few, RowConfig(256)).us
+    assert estimate(replace(few, slots=400), RowConfig(256)).us > 5 * estimate(few, RowConfig(256)).us

@@ -70,6 +70,25 @@ def test_rows_are_offered_and_scheduled_when_they_are_wanted() -> None:
     assert budget.found[offered:] == [Work.SCHEDULED]
 
 
+def test_a_view_without_last_axes_of_one_element_is_an_array() -> None:
+    """Neighbors in memory lie along an axis before: transposed in tiles, as without these axes."""
+    times: list[float] = []
+    for ones in ((), (1,), (1, 1)):
+        with tf.Fusion("turned") as fusion:
+            x = tf.define_tensor([4, 3456, 512, *ones], dtype=tf.bfloat16, name="x")
+            fusion.add_output(tf.copy(tf.reshape(x, [4, 3456, 512]).permute(0, 2, 1)))
+        copied = [e.output for e in needed(fusion)]
+        assert len(RowViews(fusion).of(copied)) == (1 if ones else 0)
+        times.append(Ways(KnownCandidates(None, DEFAULT, Budget()), Parts(fusion), RowViews(fusion), copied).us)
+    assert times[0] == times[1] == times[2]
+    with tf.Fusion("own") as fusion:  # what a segment computes itself is no array before it runs
+        x = tf.define_tensor([64, 64, 1], name="x")
+        fusion.add_output(tf.exp(tf.reshape(tf.exp(x), [64, 64])))
+    code = [e.output for e in needed(fusion)]
+    assert RowViews(fusion).of(code) == ()
+    assert len(RowViews(fusion).of(code[1:])) == 1
+
+
 def test_a_view_with_rows_is_an_array_to_a_product_and_one_of_its_own_tensors_is_not() -> None:
     with tf.Fusion("heads") as fusion:
         x, w = tf.define_tensor([64, 256], dtype=tf.bfloat16, name="x"), tf.define_tensor([64, 64], dtype=tf.bfloat16, name="w")

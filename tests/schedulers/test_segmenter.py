@@ -85,7 +85,8 @@ def test_a_cut_goes_through_what_is_narrow() -> None:
         fusion.add_output(tf.cast(scaled, tf.bfloat16))
     found = choose_segments(fusion)
     cut = [tv for step in found.steps for tv in step.fusion.outputs if tv.dtype is tf.float32]
-    assert [[str(e) for e in tv.shape] for tv in cut] == [["4", "8", "1", "1", "1"]]
+    assert ["4", "8", "1", "1", "1"] in [[str(e) for e in tv.shape] for tv in cut]
+    assert sum(size for _, size in found.crossing) < 4 * 4 * 8 * 10  # of means, and of parts of sums
 
 
 def test_a_kernel_whose_count_is_worse_than_several_kernels_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
-"""Modules of Inductor that stand in: they have the functions alone, and import what else is asked; a training step imports none of them."""
+"""Modules that stand in: they have the functions alone, and import what else is asked; a training step imports none of Inductor's."""
 
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +12,22 @@ torch = pytest.importorskip("torch")
 
 from torch.fx import Graph
 
-from taskfuse.torch.stand_ins import MATCHER, WRAPPER, are_in_one_region, asking, number_regions, standing_in, system
+from taskfuse.torch.stand_ins import (
+    GRAPHS,
+    MATCHER,
+    WRAPPER,
+    annotations_without_networkx,
+    are_in_one_region,
+    asking,
+    number_regions,
+    standing_in,
+    system,
+)
 from tests.torch.graphs import compiled
 
 MODULE = "colorsys"
+ANNOTATED = "torch._functorch._activation_checkpointing.graph_info_provider"
+"""A module of torch with annotations of networkx."""
 
 
 def test_a_module_that_is_not_imported_has_the_functions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +55,28 @@ def test_what_else_is_asked_is_imported(monkeypatch: pytest.MonkeyPatch) -> None
 
         assert hsv_to_rgb(0, 0, 1) == (1, 1, 1)
     assert sys.modules[MODULE].__file__
+
+
+def test_a_module_that_is_imported_stays() -> None:
+    import colorsys
+
+    assert asking(f"{MODULE}:rgb_to_hsv")(0, 0, 0) == (0, 0, 0)
+    assert sys.modules[MODULE] is colorsys
+
+
+def test_annotations_of_aotautograd_import_no_networkx(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> None:
+            assert not name.startswith(GRAPHS)
+
+    for module in (GRAPHS, ANNOTATED):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    with monkeypatch.context() as patch, annotations_without_networkx():
+        patch.setattr(sys, "meta_path", [Refusing(), *sys.meta_path])
+        module = resolve_name(ANNOTATED)
+    assert GRAPHS not in sys.modules
+    assert module.nx.DiGraph().number_of_nodes() == 0  # who computes with it imports it
 
 
 def test_keys_have_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,14 +109,14 @@ def test_regions_end_where_memory_may_be_written() -> None:
     assert are_in_one_region(c, d)
 
 
-def test_a_training_step_imports_none_of_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_step_imports_none_of_inductor_and_no_networkx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing:
         @staticmethod
         def find_spec(name: str, path: object = None, target: object = None) -> None:
-            assert name not in (MATCHER, WRAPPER)
+            assert name not in (MATCHER, WRAPPER, GRAPHS)
 
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    for module in (MATCHER, WRAPPER):
+    for module in (MATCHER, WRAPPER, GRAPHS):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Refusing(), *sys.meta_path])
 

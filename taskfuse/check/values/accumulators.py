@@ -54,7 +54,7 @@ def is_read(want: Place, index: tuple[int, ...]) -> bool:
 
 def read_places(want: Place) -> frozenset[tuple[int, ...]] | None:
     """The elements that an access may read, one by one; ``None`` if they may be any, are too many, or its indices are symbols, so that intervals say it."""
-    if all(isinstance(e, Sym | Const) for e in want.index):
+    if all(isinstance(e, (Sym, Const)) for e in want.index):
         return None
     ranges, names = known_at(want).ranges, sorted({name for e in want.index for name in e.free})
     spans = [(lo, hi) for lo, hi in (ranges.of(sym(n)) for n in names) if lo is not None and hi is not None and lo <= hi]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.flags import all_of
+from taskfuse.check.flags import all_of, greatest, least
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.statement_tree import Node
 from taskfuse.check.tables import ValueTable, distinct, distinct_columns
@@ -182,7 +182,7 @@ def _alike(one: Visits, two: Visits, name: str, constraints: Constraints) -> boo
 
 def _filled(columns: list[Ints], widths: list[int], ends: list[int], node: Node, again: bool) -> None:
     """A table contains every point of a box: once, or more than once."""
-    if columns[0].size and any(int(c.min()) < 0 or int(c.max()) >= w for c, w in zip(columns, widths, strict=True)):
+    if columns[0].size and any(least(c) < 0 or greatest(c) >= w for c, w in zip(columns, widths, strict=True)):
         raise Open("it visits points outside", node)
     count = prod(widths)
     if count > 8 * LIMIT:
@@ -351,7 +351,7 @@ def _tied(v: Visits) -> set[str]:
         return found  # everything fits into one table
     for e in v.point:
         for term, _ in terms_of(e)[0]:
-            if isinstance(term, Sym | Const) or term.free.isdisjoint(v.spans):
+            if isinstance(term, (Sym, Const)) or term.free.isdisjoint(v.spans):
                 continue
             mine = term.free & v.spans.keys()
             if _product(_count(v, n) for n in mine) > LIMIT or any(n.startswith("blockIdx") or v.spans[n][1] is None for n in mine):

@@ -74,7 +74,7 @@ def never_meet(pair: WriteAndRead) -> bool:
         read = read.within(pair.among)
     if not write.count or not read.count:
         return True
-    return not TableJoin(write, read, [_sides(pair, d, write, read) for d in differences]).hit.any()
+    return not any_of(TableJoin(write, read, [_sides(pair, d, write, read) for d in differences]).hit)
 
 
 def _by_places(pair: WriteAndRead, differences: list[Expr], elements: list[Expr]) -> tuple[list[Expr], list[Expr]]:

@@ -128,7 +128,7 @@ def named(v: Visits, constraints: Constraints, *, every: bool, again: bool = Fal
 
 def _divisions(e: Expr, *, every: bool) -> Iterator[tuple[Expr, Expr]]:
     """Dividends and divisors; ``every``: constant ones, too."""
-    if isinstance(e, FloorDiv | Mod) and (every or not isinstance(e.b, Const)):
+    if isinstance(e, (FloorDiv, Mod)) and (every or not isinstance(e.b, Const)):
         yield e.a, e.b
     for c in children(e):
         yield from _divisions(c, every=every)
@@ -276,7 +276,7 @@ def _turned(v: Visits, constraints: Constraints) -> Visits | None:
 
 def _orders(e: Expr) -> Iterator[Expr]:
     """Remainders and choices in an expression."""
-    if isinstance(e, Mod | Select):
+    if isinstance(e, (Mod, Select)):
         yield e
     for part in children(e):
         yield from _orders(part)

@@ -122,13 +122,16 @@ def monomial(atoms: Iterable[Expr]) -> Expr:
     return ordered[0] if len(ordered) == 1 else intern(Product, tuple(ordered))
 
 
-@remembered(MEMORY)
 def mul(a: Expr, b: Expr) -> Expr:
     """``a * b``, expanded."""
     if isinstance(a, Const):
         return scale(b, a.value)
-    if isinstance(b, Const):
-        return scale(a, b.value)
+    return scale(a, b.value) if isinstance(b, Const) else _product(a, b)
+
+
+@remembered(MEMORY)
+def _product(a: Expr, b: Expr) -> Expr:
+    """The same of two expressions with symbols."""
     terms_a, const_a = linear_parts(a)
     terms_b, const_b = linear_parts(b)
     terms = [(monomial(factors(s) + factors(t)), k * m) for s, k in terms_a for t, m in terms_b]

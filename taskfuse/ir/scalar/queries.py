@@ -32,6 +32,8 @@ class _ProvingRewriter(Rewriter):
         return search.nonnegative(form, self.facts)
 
     def __call__(self, e: Expr) -> Expr:
+        if isinstance(e, Const):
+            return e
         if e in self.memo or not lookups_of(e) or (near := self.facts.about(e.free)) is self.facts:  # without tables it is a short one
             return super().__call__(e)
         found = self.of(near)(e)
@@ -43,6 +45,8 @@ class _ProvingRewriter(Rewriter):
 def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
     """An expression equal to ``e`` wherever the facts hold (and ``e`` has a value), as simple as the rules make it."""
     e = wrap(e)
+    if isinstance(e, Const):
+        return e
     found = facts.strong_memo.get(e)
     if found is not None and found is not PENDING:
         return found

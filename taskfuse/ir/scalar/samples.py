@@ -161,7 +161,8 @@ def sampled_values(e: Expr, table: Samples) -> Ints | int:
     """A value for each row, or one for all."""
     if isinstance(e, Const):
         return e.value
-    return np.broadcast_to(np.asarray(table.at.of(e), np.int64), sample_count(table))
+    found = table.at.of(e)
+    return int(found) if isinstance(found, int) else found.astype(np.int64, copy=False)
 
 
 def samples_with(table: Samples, name: str, lo: Ints | int, hi: Ints | int) -> Samples:

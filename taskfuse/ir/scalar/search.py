@@ -89,7 +89,7 @@ def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
 
     A tile of one matrix in a batch is such a remainder: of the index of work, which the search would put in its place.
     """
-    if not _has_remainder(form):
+    if not _has_remainder(form, False):
         return None
     found: dict[Expr, Expr] = {}
     taken = sum(name.startswith("remainder.") for name in facts.ranges)
@@ -111,14 +111,17 @@ def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
 
 
 @remembered(MEMORY)
-def _has_remainder(e: Expr) -> bool:
-    """True if ``e`` has a remainder whose divisor is not constant."""
-    return (isinstance(e, Mod) and not isinstance(e.b, Const)) or any(map(_has_remainder, children(e)))
+def _has_remainder(e: Expr, divided: bool) -> bool:
+    """True if ``e`` has an innermost remainder by a symbol that is divided again, or is one that is ``divided``."""
+    if divided and isinstance(e, Mod) and not isinstance(e.b, Const) and not _divides(e.a):
+        return True
+    divided = divided or isinstance(e, (FloorDiv, Mod))
+    return any(_has_remainder(part, divided) for part in children(e))
 
 
 def _divides(e: Expr) -> bool:
     """True if ``e`` has a quotient or remainder by a symbol."""
-    return (isinstance(e, FloorDiv | Mod) and not isinstance(e.b, Const)) or any(map(_divides, children(e)))
+    return (isinstance(e, (FloorDiv, Mod)) and not isinstance(e.b, Const)) or any(map(_divides, children(e)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,8 +202,16 @@ def parse_tokens(tokens: list[Token], position: int) -> tuple[Expr, int]:
     Raises:
         ParseError: no expression starts there, or it breaks off.
     """
+    token = tokens[position]
+    if token.kind in _SINGLE and tokens[position + 1].text in _ENDS:  # most are a number or a name: extents of a list
+        return const(token.integer) if token.kind is TokenKind.INT else sym(token.text), position + 1
     parser = _Parser(tokens, position)
     return parser.disjunction(), parser.position
+
+
+_SINGLE = frozenset({TokenKind.INT, TokenKind.NAME})
+_ENDS = frozenset({",", ")", "]"})
+"""Punctuation after which an expression does not go on."""
 
 
 _COMPARISONS = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}

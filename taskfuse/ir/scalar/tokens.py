@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from taskfuse.errors import ParseError
 
@@ -21,8 +21,7 @@ class TokenKind(Enum):
     END = "end of text"
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A token with its text as written; ``line`` and ``column`` count from 1."""
 
     kind: TokenKind
@@ -45,16 +44,21 @@ class Token:
 
 _LEXICON = re.compile(
     r"""
-    (?P<skip>[ \t\r]+|\#[^\n]*)
+    [ \t\r]* (?:
+    (?P<skip>\#[^\n]*|\Z)
     | (?P<NEWLINE>\n)
     | (?P<FLOAT>\d+\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]?\d+)
     | (?P<INT>0[xX][0-9a-fA-F]+|\d+)
     | (?P<NAME>[A-Za-z_]\w*(?:\.\w+)*)
     | (?P<STRING>"(?:[^"\\\n]|\\.)*")
     | (?P<PUNCT>//|&&|\|\||==|!=|<=|>=|->|:=|\+=|\.\.|[-+*/%<>=!?:;,.()\[\]{}@&|^~$])
+    | (?P<other>.)
+    )
     """,
     re.VERBOSE | re.ASCII,
 )
+_KINDS = {number: TokenKind.__members__.get(name) for name, number in _LEXICON.groupindex.items()}
+_SKIP = _LEXICON.groupindex["skip"]
 
 
 def tokenize(text: str) -> list[Token]:
@@ -66,20 +70,25 @@ def tokenize(text: str) -> list[Token]:
         ParseError: a character that starts no token.
     """
     tokens: list[Token] = []
-    line, line_start, position, depth = 1, 0, 0, 0
-    while position < len(text):
-        match = _LEXICON.match(text, position)
-        if match is None or match.lastgroup is None:
-            raise ParseError(line=line, column=position - line_start + 1, reason=f"unexpected character {text[position]!r}")
-        start, position = match.span()
-        if match.lastgroup == "skip":
+    line, line_start, depth = 1, 0, 0
+    for match in _LEXICON.finditer(text):
+        group = match.lastindex
+        assert group is not None
+        if group == _SKIP:
             continue
-        kind, word = TokenKind[match.lastgroup], match.group()
-        if kind is not TokenKind.NEWLINE or depth == 0:
-            tokens.append(Token(kind, word, line, start - line_start + 1))
+        kind, word, start = _KINDS[group], match[group], match.start(group)
+        if kind is None:
+            raise ParseError(line=line, column=start - line_start + 1, reason=f"unexpected character {word!r}")
         if kind is TokenKind.NEWLINE:
-            line, line_start = line + 1, position
-        elif kind is TokenKind.PUNCT:
-            depth = max(depth + (word in "([") - (word in ")]"), 0)
+            if depth == 0:
+                tokens.append(Token(kind, word, line, start - line_start + 1))
+            line, line_start = line + 1, start + 1
+            continue
+        tokens.append(Token(kind, word, line, start - line_start + 1))
+        if kind is TokenKind.PUNCT:
+            if word in ("(", "["):
+                depth += 1
+            elif word in (")", "]") and depth:
+                depth -= 1
     tokens.append(Token(TokenKind.END, "", line, len(text) - line_start + 1))
     return tokens

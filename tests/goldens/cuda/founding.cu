@@ -55,9 +55,11 @@ __device__ __forceinline__ void wait_for_stream() {
 extern "C" __global__ void __launch_bounds__(1024, 1)
 cat(const float* __restrict__ tv0, float* __restrict__ tv10, int S, int T) {
   const int blockIdx_x = blockIdx.x;
+  __builtin_assume(blockIdx_x >= 0);
   const int threadIdx_x = threadIdx.x;
   const int threadIdx_y = threadIdx.y;
   const int threadIdx_z = threadIdx.z;
+  __builtin_assume(threadIdx_z < 2);
   extern __shared__ __align__(1024) unsigned char shared[];
   float* const tv5 = reinterpret_cast<float*>(shared + 0);  // [1, S, T]
   float* const tv6 = reinterpret_cast<float*>(shared + 16 * ((S * T + 3) / 4));  // [1, S, T]

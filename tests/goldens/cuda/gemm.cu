@@ -162,7 +162,9 @@ __device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sy
 extern "C" __global__ void __launch_bounds__(384, 1)
 gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_d, int M, int N, int K, Divisor by_0) {
   const int blockIdx_x = blockIdx.x;
+  __builtin_assume(blockIdx_x >= 0);
   const int threadIdx_x = threadIdx.x;
+  __builtin_assume(threadIdx_x < 128);
   const int threadIdx_y = __shfl_sync(0xffffffff, (int)threadIdx.y, 0);
   extern __shared__ __align__(1024) unsigned char shared[];
   unsigned short* const a_s = reinterpret_cast<unsigned short*>(shared + 0);  // [3, 128, 64]

@@ -143,3 +143,15 @@ def test_a_form_that_is_negative_at_a_sample_has_no_cases(monkeypatch: pytest.Mo
     assert not cases
     assert search.nonnegative(distance, facts)
     assert len(cases) == 1
+
+
+def test_only_remainders_that_are_divided_again_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    named: Any = vars(search)["_without_remainders"]
+    facts = nest(x=(0, N * M - 1)).with_range("N", 1, None)
+    for divided in ((x % N) // M, (x % N) % M, 2 * y + ((x % N + y) // M)):
+        found = named(divided, facts)
+        assert found is not None
+        assert "remainder.0" in found[0].free
+    monkeypatch.delattr(search, "rebuild")
+    for other in (x % N, y + x % N, (x % 4) // M, x // N % 4 + x % M):
+        assert named(other, facts) is None
