@@ -226,7 +226,7 @@ def _is_of_positions(fusion: Fusion, tv: TensorView, extent: Sizes) -> bool:
     expr = fusion.definition(tv)
     if not isinstance(expr, Pointwise) or extent.elements(tv) == 1 or not all(isinstance(e, Pointwise) for e in _behind(fusion, expr).values()):
         return False
-    return _is_short(fusion, expr)
+    return _is_short(fusion, expr, extent)
 
 
 def narrow(fusion: Fusion) -> Script | None:
