@@ -16,7 +16,7 @@ from taskfuse.cuda.functions import call, call_of_pair
 from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.pairs import Pair, pair_of, word_of
 from taskfuse.cuda.rounded import is_short, rounded_registers, whole_registers
-from taskfuse.cuda.speculation import is_repeatable
+from taskfuse.cuda.speculation import is_repeatable, is_speculated
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
@@ -154,7 +154,7 @@ class StatementPrinter:
         match stmt:
             case For(unroll=True, body=body):
                 guarded = None if any(id(s) in self._agreed for s in body) else guard_around(stmt)
-                if guarded is None and self._speculates and is_repeatable(stmt, w.kernel):
+                if guarded is None and self._speculates and is_repeatable(stmt, w.kernel, self._whole):
                     self._twice(stmt, scope)
                 elif guarded is None:
                     self._for(stmt, scope)
@@ -181,8 +181,9 @@ class StatementPrinter:
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
                 is_rounded = stmt.out.buffer in self._rounded or is_short(w.dtype(stmt.out))
                 whole = stmt.out.buffer in self._whole and _is_shared(stmt.operands[1:], scope.copied)
+                exact = scope.exact if is_speculated(stmt, self._whole) else None
                 forms = {"is_bfloat16": short, "is_rounded": is_rounded, "is_whole": whole}
-                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, **forms, turn=scope.turn, exact=scope.exact))
+                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, **forms, turn=scope.turn, exact=exact))
                 w.store(stmt.out, text, stmt.op.result_dtype(stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)

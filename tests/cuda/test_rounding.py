@@ -9,11 +9,12 @@ from taskfuse.cuda.source import emit
 from taskfuse.dtypes import DType
 
 
-def text(dtype: DType, vector: bool) -> str:
-    """The body of ``-(x * y) / y``, whose steps round, in registers of their own."""
+def text(dtype: DType, vector: bool, divides: bool = False) -> str:
+    """The body of ``-(x * y) + y``, or of the quotient, whose steps round, in registers of their own."""
     with tf.Fusion("chain") as fusion:
         x, y = (tf.define_tensor([4096], dtype=dtype, name=name) for name in "xy")
-        fusion.add_output(tf.copy(-(x * y)) / y)
+        product = tf.copy(-(x * y))
+        fusion.add_output(product / y if divides else product + y)
     config = tf.schedulers.PointwiseConfig(vector=8 if vector else 1, columns=128, rows=1, unroll=1)
     tf.schedulers.pointwise(fusion, config)
     return emit(tf.lower(fusion)).text.split("__global__")[1]
@@ -49,5 +50,5 @@ def test_copies_within_a_dtype_convert_nothing() -> None:
 
 
 def test_quotients_of_bfloat16_take_no_branch() -> None:
-    assert "bfloat16_quotient(" in text(tf.bfloat16, vector=True)
-    assert " / " in text(tf.float16, vector=True)
+    assert "bfloat16_quotient(" in text(tf.bfloat16, vector=True, divides=True)
+    assert " / " in text(tf.float16, vector=True, divides=True)
