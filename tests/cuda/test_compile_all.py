@@ -49,7 +49,9 @@ def allowed(sources: Mapping[str, Source], arch: int) -> dict[str, Source]:
 
 @pytest.mark.parametrize("how", FORMS)
 def test_examples_and_written_kernels(how: str) -> None:
-    compiles(texts(examples(), how), CompileOptions() if how == "dense" else Unoptimized(fast_math=FORMS[how][3]))
+    """In the other forms every third of them; each form begins with another one."""
+    some = examples() if how == "dense" else dict(islice(examples().items(), list(FORMS).index(how) % 3, None, 3))
+    compiles(texts(some, how), CompileOptions() if how == "dense" else Unoptimized(fast_math=FORMS[how][3]))
 
 
 def test_random_kernels() -> None:
@@ -100,8 +102,9 @@ def code(source: Source) -> list[str]:
 
 
 def digest() -> str:
-    """A hash of all texts."""
-    return hashlib.sha256("".join(source.text for _, source in everything()).encode()).hexdigest()
+    """A hash of the texts of every third example."""
+    some = {case.name: lowered(case) for case in islice(CASES, 0, None, 3)}
+    return hashlib.sha256("".join(source.text for source in texts(some, "dense").values()).encode()).hexdigest()
 
 
 def test_texts_are_the_same_in_every_process() -> None:

@@ -87,7 +87,7 @@ def test_the_order_does_not_change_the_result(case: Case) -> None:
     args = case.arguments(case.shapes[0])
     fusion = case.build()
     first = lowered(case).simulate(*args)
-    for seed in range(3):
+    for seed in range(2):
         outs = tf.lower(fusion, tf.LoweringOptions(order_seed=seed)).simulate(*args, seed=seed)
         for out, ref in zip(outs, first, strict=True):
             np.testing.assert_array_equal(out, ref)

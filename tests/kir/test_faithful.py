@@ -182,7 +182,7 @@ def test_every_change_of_a_definition_is_refused(name: str) -> None:
 @pytest.mark.parametrize("mix", Mix, ids=lambda m: m.value)
 def test_random_fusions(mix: Mix) -> None:
     """Lowering compares them; here a sample of their mutants."""
-    for seed in range(4):
+    for seed in range(3):
         case = random_case_of(seed, mix)
         if case.kernel is None:
             continue

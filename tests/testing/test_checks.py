@@ -18,7 +18,7 @@ from taskfuse.testing.options import POINTWISE, Mix
 from taskfuse.testing.strategies import cases
 from tests.random_cases import random_case_of
 
-CASES = 60
+CASES = 40
 CHUNK = 20
 COUNTED = 180  # the cases of which it is counted what they reach: the first are those that are run
 
@@ -35,7 +35,7 @@ def test_bulk(first: int) -> None:
             pytest.fail(failure(reproduction(seed), error, budget=200), pytrace=False)
 
 
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", range(0, 20, 10))
 def test_every_function_of_the_tables(first: int) -> None:
     for seed in range(first, first + 10):
         try:

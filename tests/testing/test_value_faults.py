@@ -11,7 +11,7 @@ from taskfuse.testing.value_faults import Ran, Said, ValueFaultTable, ValueMutan
 from taskfuse.testing.value_operators import VALUE_OPERATORS
 from taskfuse.testing.value_subjects import ValueSubject, names, subjects
 
-SAMPLE = names(["founding"], 22, 5003)
+SAMPLE = names(["founding"], 12, 5003)
 LONG = ("mixed 5003", "products 5012")
 """Their launches take seconds each: one mutant of each is run."""
 
