@@ -270,7 +270,7 @@ class Specialized(Executable):
         if found.code == chosen.code:
             facts, chosen = fewer, found
         for k, d in enumerate(facts):
-            for weaker in (declared[d.name].positive, unbounded(d)):
+            for weaker in (replace(declared[d.name], min=d.min), unbounded(d)):
                 if d.min == d.max or weaker == d:
                     break
                 fewer = (*facts[:k], weaker, *facts[k + 1 :])

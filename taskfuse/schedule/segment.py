@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.errors import FusionError, shown
+from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.signatures import checked
-from taskfuse.ir.storage import made_from, needed, producers, strided
+from taskfuse.ir.storage import made_from, needed, producers, storage_uses, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.call import is_list
@@ -41,8 +42,8 @@ def segment(fusion: Fusion, segments: Sequence[Sequence[TensorView | str]], view
             slice, or a reshaped or permuted tensor, is then an ordinary input of a product.
 
     Raises:
-        FusionError: the fusion has a schedule, a tensor is in no segment or in more than one, the segments depend on each other in a cycle, or one of ``views``
-            is not a view with strides.
+        FusionError: the fusion has a schedule, a tensor is in no segment or in more than one, the parts of a concatenation are in several, the segments depend
+            on each other in a cycle, or one of ``views`` is not a view with strides.
     """
     owner: dict[TensorView, int] = {}
     if fusion.has_schedule:
@@ -62,6 +63,11 @@ def segment(fusion: Fusion, segments: Sequence[Sequence[TensorView | str]], view
     for tv in code:
         if tv not in owner:
             raise _error(fusion, f"{tv.name} is in no segment", "name every tensor that the outputs need and that is neither an input nor a view")
+    for tv in (e.output for e in fusion.exprs() if isinstance(e, Assemble) and _is_needed(fusion, e.output, code)):
+        written = made_from(fusion, tv)
+        if len(numbers := sorted({owner[part] for part in written})) > 1:
+            reason = f"{', '.join(part.name for part in written)}, the parts of {tv.name}, are in segments {', '.join(map(str, numbers))}"
+            raise _error(fusion, reason, "name them in one segment: one kernel writes all parts of a tensor")
     owned = [[tv for tv in code if owner[tv] == number] for number in range(len(segments))]
     passed = _passed(fusion, len(segments), views)
     order, parts = _order(fusion, owned, owner), Parts(fusion)
@@ -97,6 +103,11 @@ def _order(fusion: Fusion, segments: Sequence[Sequence[TensorView]], owner: dict
         order.append(ready[0])
         del needs[ready[0]]
     return order
+
+
+def _is_needed(fusion: Fusion, tv: TensorView, code: Sequence[TensorView]) -> bool:
+    """Whether a tensor is an output, or read by the code that outputs need."""
+    return tv.is_output or any(among(use.output, code) for use in storage_uses(fusion, tv))
 
 
 def _error(fusion: Fusion, reason: str, help: str) -> FusionError:

@@ -429,22 +429,27 @@ class Search:
 
     def _as_in(self, others: Sequence[Segment]) -> list[Segment]:
         """The segments of another form, in parts that have nothing in common here: merging finds whether they belong together. A tensor that it lacks stands
-        with its readers, a reduction alone. What is no segment here is in the parts that merging begins with."""
+        with its readers, a reduction alone, the parts of one assembly together. What is no segment here is in the parts that merging begins with."""
         homes = {tv.name: k for k, p in enumerate(others) for tv in p}
         found: dict[int, set[TensorView]] = {}
         number = dict[TensorView, int]()
         for k, tv in enumerate(reversed(self.tensors), len(others)):
             near = set[int]() if isinstance(self.fusion.definition(tv), Reduction) else {number[r] for r in self.readers[tv]}
             number[tv] = homes.get(tv.name, near.pop() if len(near) == 1 else k)
+        for together in atoms(self.fusion, self.tensors):
+            number |= dict.fromkeys(together, max(number[tv] for tv in together))
+        for tv in self.tensors:
             found.setdefault(number[tv], set()).add(tv)
-        segments = [q for k in dict.fromkeys(number[tv] for tv in self.tensors) for q in self._connected(frozenset(found[k]))]
+        segments = [q for k in found for q in self._connected(frozenset(found[k]))]
         owner = {tv: p for p in segments for tv in p}
         return [q for p in segments for q in ([p] if self._is_convex(owner, p) and self._way(p).us < inf else self._parts_of(p))]
 
     def _connected(self, p: Segment) -> list[Segment]:
-        """The parts of a segment none of which reads a tensor of another one."""
+        """The parts of a segment none of which reads a tensor of another one, or is assembled with one."""
         order = sorted(p, key=self.place.__getitem__)
-        return [frozenset(part) for part in components(order, ((tv, own) for tv in order for own in self.reads[tv] if own in p))]
+        edges = [(tv, own) for tv in order for own in self.reads[tv] if own in p]
+        edges += [(first, tv) for first, *rest in map(tuple, atoms(self.fusion, order)) for tv in rest]
+        return [frozenset(part) for part in components(order, edges)]
 
     def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
         """True if a reader of ``tv`` reads it where the reader itself is computed, by elementwise functions and reads at computed indices."""

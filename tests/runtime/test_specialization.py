@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -292,6 +293,31 @@ def kept() -> tf.Fusion:
         x = tf.define_tensor(["M", "N"], name="x")
         fusion.add_output(tf.relu(x[:, : tf.define_integer("pos", max="N")]) * 2)
     return fusion
+
+
+def emptied() -> tf.Fusion:
+    """Several kernels, of an extent and an integer that may be 0."""
+    with tf.Fusion("emptied") as fusion:
+        x = tf.define_tensor(["M", tf.dim("N", min=0)], name="x")
+        first = x[:, : tf.define_integer("pos", max="N")]
+        fusion.add_output(tf.relu(first) * 2, tf.cumsum(x, 0).sum(1))
+    return fusion
+
+
+@pytest.mark.usefixtures("all_sizes")
+@pytest.mark.parametrize(("make", "lengths"), [(kept, (8,)), (emptied, (8, 0))])
+def test_specializations_run_the_calls_that_they_are_made_for(make: Callable[[], tf.Fusion], lengths: tuple[int, ...]) -> None:
+    """Facts are weakened while the schedule stays the same, and never exclude what was declared: integers and extents of 0."""
+    fusion = make()
+    run = specialized(fusion)
+    for n in lengths:
+        x = array(4, n)
+        for pos in {0, min(n, 3)}:
+            for found, wanted in zip(run(x, pos), fusion.evaluate(x, pos), strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert run.specializations
+    assert all(s.facts[2].min == 0 for s in run.specializations)
+    assert isinstance(run.at({"M": 4, "N": 8, "pos": 0}), CompiledKernel if make is kept else Chain)
 
 
 @pytest.mark.usefixtures("all_sizes")

@@ -71,6 +71,23 @@ def test_segments_that_need_each_other() -> None:
         tf.segment(fusion, [[a, c], [b]])
 
 
+def test_the_parts_of_one_tensor_stay_together() -> None:
+    """No segment would have it as an output. Parts that nothing but an unused concatenation joins may stand anywhere."""
+    with tf.Fusion("parts") as fusion:
+        x = tf.define_tensor([4, 6], name="x")
+        a, b = tf.exp(x), tf.sin(x)
+        whole, unused = tf.cat([a, b], 0), tf.cat([b, a], 1)
+        fusion.add_output(whole, a, b)
+    for tv in (whole, unused):
+        tv.scatter()
+    code = [e.output for e in needed(fusion)]
+    with pytest.raises(FusionError, match=rf", the parts of {whole.name}, are in segments 0, 1"):
+        tf.segment(fusion, [code[:-1], code[-1:]])
+    fusion.outputs.remove(whole)
+    code = [e.output for e in needed(fusion)]
+    assert len(tf.segment(fusion, [[tv] for tv in code]).segments) == len(code)
+
+
 def test_a_schedule_stays_whole() -> None:
     fusion, code = chain()
     code[0].split(0, 2)

@@ -7,7 +7,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.storage import needed
+from taskfuse.ir.storage import made_from, needed
 from taskfuse.ops.merge import merged
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import segment_search
@@ -187,3 +187,20 @@ def test_what_has_nothing_in_common_in_another_form_begins_apart() -> None:
     found = Search(other, None, DEFAULT, None, spent, KnownCandidates(None, DEFAULT, spent), (), begun).segments
     assert sorted(len(p) for p in found) == [2, 3]
     assert all(sum(tv.is_output for tv in p) == 1 for p in found)
+
+
+def test_the_parts_of_one_tensor_begin_together() -> None:
+    """Whether they stood together in another form, with nothing else in common, or that form lacks them: no kernel of some of them would store the tensor."""
+    with tf.Fusion("parts") as fusion:
+        x, y = (tf.define_tensor([64, 64], name=name) for name in "xy")
+        whole = tf.cat([tf.cumsum(x, 0), tf.cumsum(y, 1)], 0)
+        fusion.add_output(whole, tf.exp(x))
+    whole.scatter()
+    parts = {tv.name for tv in made_from(fusion, whole)}
+    segments = tuple(frozenset([e.output]) for e in needed(fusion))
+    spent = Budget(0.0, lambda: 0.0)
+    for others in (segments, (frozenset[tf.TensorView]().union(*segments),), segments[:-2]):
+        begun = cast("Search", SimpleNamespace(segments=others))
+        found = Search(fusion, None, DEFAULT, None, spent, KnownCandidates(None, DEFAULT, spent), (), begun).segments
+        assert sum(not parts.isdisjoint(tv.name for tv in p) for p in found) == 1
+        assert sum(len(p) for p in found) == len(segments)
