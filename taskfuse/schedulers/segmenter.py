@@ -32,8 +32,8 @@ from taskfuse.schedulers.segment_ways import SLACK
 from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
 from taskfuse.target import DEFAULT, Target
 
-MARGIN = 1.1
-"""One kernel is preferred to several that are expected to be faster by less than this: models err by more, and each launch takes time of the host."""
+MARGIN = 0.25
+"""One kernel is preferred to several that are expected to gain less than this part of a launch by each further one: models of short kernels err by more."""
 
 
 def choose_segments(
@@ -84,13 +84,13 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
             if isinstance(several, UnsupportedError):
                 if one is None:
                     raise several
-            elif one is None or _at_least(several) < one.schedule.us:
+            elif one is None or _at_least(several, target) < one.schedule.us:
                 # what was counted is compared with what is counted: the model of the whole may say more than the count of the same kernel in a segment
                 aside = found.least_aside
                 if aside is not None and aside.schedule.us <= several.counted_us:
                     return _whole(fusion, aside, faults, budget.ended)
                 came = None if one is None or not several.is_far else _alternative(trial, one, bound, budget)
-                if one is None or came is None or came.refused or came.schedule.us >= _at_least(several):
+                if one is None or came is None or came.refused or came.schedule.us >= _at_least(several, target):
                     return several
                 return _whole(fusion, one._replace(schedule=came.schedule), faults, budget.ended)
         came = tried(trial, one.fusion, one.schedule, bound)
@@ -99,15 +99,15 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
         elif came.schedule.is_far and not found.is_last and not budget.is_spent:
             found.put_aside(came.schedule)
             is_aside = True
-        elif isinstance(several, Segmentation) and _at_least(several) < came.schedule.us:  # its count is worse than the estimate that several kernels lost to
+        elif isinstance(several, Segmentation) and _at_least(several, target) < came.schedule.us:  # it counts worse than what several kernels lost to
             return several
         else:
             return _whole(fusion, one._replace(schedule=came.schedule), faults, budget.ended)
 
 
-def _at_least(several: Segmentation) -> float:
-    """The microseconds of one kernel that are more than those of several (:data:`MARGIN`)."""
-    return several.us if len(several.steps) == 1 else MARGIN * several.us
+def _at_least(several: Segmentation, target: Target) -> float:
+    """The microseconds from which on one kernel takes longer than several (:data:`MARGIN`)."""
+    return several.us + MARGIN * target.launch_us * (len(several.steps) - 1)
 
 
 def _alternative(trial: Trial | None, one: Candidate, bound: float, budget: Budget) -> Tried | None:
