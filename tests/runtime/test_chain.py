@@ -31,7 +31,7 @@ def test_what_is_made_of_nothing_is_made_where_the_arguments_are(monkeypatch: py
     assert isinstance(run, Chain)
     made = run(FakeTensor(aligned((4, 8), "float32")))
     assert [type(y) for y in made] == [FakeTensor] * 2
-    assert len(driver.launches) == len(run.kernels) > 1
+    assert len(driver.launches) == 2
 
 
 def triangle() -> SegmentedFusion:
