@@ -39,6 +39,7 @@ Span = tuple[int | None, int | None]
 
 OPEN: Span = (None, None)
 NO_NAMES: frozenset[str] = frozenset()
+LT, LE, EQ, NE = CompareOp  # looked up once: Python 3.11 takes long to find a member in its class
 MEMORY = 1 << 14
 """The most conditions in the cache of their bounds, which many places and kernels share."""
 
@@ -109,7 +110,7 @@ class Ranges:
             learned: dict[Expr, Span] = {}
             empty = self.empty or self.refutes(condition)
             says = _spans(condition)
-            if isinstance(condition, Compare) and condition.op is CompareOp.NE:
+            if isinstance(condition, Compare) and condition.op is NE:
                 says = (*says, *self._without_an_end(condition))
             for atom, span in says:
                 known = learned.get(atom) or self.known.get(atom)
@@ -148,8 +149,8 @@ class Ranges:
     def _without_an_end(self, condition: Expr) -> Iterable[tuple[Expr, Span]]:
         """The spans that follow from ``a != b`` for an atom that ``a == b`` would put at one end of its span."""
         match condition:
-            case Compare(CompareOp.NE, a, b):
-                for atom, (value, _) in _spans(compare(CompareOp.EQ, a, b)):
+            case Compare(op, a, b) if op is NE:
+                for atom, (value, _) in _spans(compare(EQ, a, b)):
                     lo, hi = self.of(atom)
                     if value is not None and value in (lo, hi):
                         yield atom, (value + 1 if value == lo else None, value - 1 if value == hi else None)
@@ -196,15 +197,12 @@ class Ranges:
         """True only if ``condition`` holds nowhere."""
         if isinstance(condition, Compare):
             lo, hi = self.of(_difference(condition))
-            match condition.op:
-                case CompareOp.LT:
-                    return lo is not None and lo >= 0
-                case CompareOp.LE:
-                    return lo is not None and lo > 0
-                case CompareOp.EQ:
-                    return (lo is not None and lo > 0) or (hi is not None and hi < 0)
-                case CompareOp.NE:
-                    return lo == hi == 0
+            op = condition.op
+            if op is LT:
+                return lo is not None and lo >= 0
+            if op is LE:
+                return lo is not None and lo > 0
+            return (lo is not None and lo > 0) or (hi is not None and hi < 0) if op is EQ else lo == hi == 0
         match condition:
             case Const(value):
                 return value == 0
@@ -221,15 +219,12 @@ class Ranges:
         """True only if ``condition`` holds everywhere."""
         if isinstance(condition, Compare):
             lo, hi = self.of(_difference(condition))
-            match condition.op:
-                case CompareOp.LT:
-                    return hi is not None and hi < 0
-                case CompareOp.LE:
-                    return hi is not None and hi <= 0
-                case CompareOp.EQ:
-                    return lo == hi == 0
-                case CompareOp.NE:
-                    return (lo is not None and lo > 0) or (hi is not None and hi < 0)
+            op = condition.op
+            if op is LT:
+                return hi is not None and hi < 0
+            if op is LE:
+                return hi is not None and hi <= 0
+            return lo == hi == 0 if op is EQ else (lo is not None and lo > 0) or (hi is not None and hi < 0)
         match condition:
             case Const(value):
                 return value != 0
@@ -320,9 +315,9 @@ def _times(a: Span, b: Span) -> Span:
 def nonnegative_form(condition: Expr) -> Expr | None:
     """A form that is nonnegative exactly where a comparison of two numbers holds; ``None`` for other conditions."""
     match condition:
-        case Compare(op=CompareOp.LT, a=a, b=b):
+        case Compare(op, a, b) if op is LT:
             return b - a - 1
-        case Compare(op=CompareOp.LE, a=a, b=b):
+        case Compare(op, a, b) if op is LE:
             return b - a
         case _:
             return None
@@ -340,7 +335,7 @@ def _spans(condition: Expr) -> tuple[tuple[Expr, Span], ...]:
     match condition:
         case And(args):
             return tuple(pair for a in args for pair in _spans(a))
-        case Compare(op, a, b) if op is not CompareOp.NE:
+        case Compare(op, a, b) if op is not NE:
             terms, constant = terms_of(b - a)  # >= 0, or > 0, or == 0
             if len(terms) > 1:  # the form without its constant, by itself or negated
                 form = (b - a) - constant
@@ -352,9 +347,9 @@ def _spans(condition: Expr) -> tuple[tuple[Expr, Span], ...]:
                 ((atom, k),) = terms
             else:
                 return ()
-            if op is CompareOp.LT:
+            if op is LT:
                 constant -= 1
-            if op is CompareOp.EQ:
+            if op is EQ:
                 return ((atom, (-constant // k, -constant // k)),) if constant % k == 0 else ()
             return ((atom, (-(constant // k), None) if k > 0 else (None, constant // -k)),)
         case _:

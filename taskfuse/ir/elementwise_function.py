@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -49,7 +49,18 @@ class DTypeRule(Enum):
     OF_BITS = "of bits"
     CAST = "cast"
     SELECT = "select"
+    __hash__ = object.__hash__  # of the identity: rules are looked up often
 
+
+_COMPUTES_IN: Final[Mapping[DTypeRule, Callable[[DType], bool]]] = {
+    **dict.fromkeys((DTypeRule.FLOAT, DTypeRule.DIVIDE, DTypeRule.BITS), lambda d: d.is_float),
+    **dict.fromkeys((DTypeRule.SAME, DTypeRule.BOOL, DTypeRule.LOGICAL, DTypeRule.CAST, DTypeRule.SELECT), lambda d: True),
+    DTypeRule.NUMERIC: lambda d: not d.is_bool,
+    DTypeRule.BITWISE: lambda d: not d.is_float,
+    DTypeRule.SHIFT: lambda d: d.is_integer,
+    DTypeRule.OF_BITS: lambda d: d in (uint32, uint64),
+}
+"""Whether a function of a rule is defined on operands of a dtype."""
 
 FUNCTIONS: Final = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
 """The rules of expensive functions, such as exponentials, roots and quotients."""
@@ -149,19 +160,7 @@ class Elementwise:
 
     def computes_in(self, dtype: DType) -> bool:
         """True if ``function`` is defined on operands of ``dtype``."""
-        match self.rule:
-            case DTypeRule.FLOAT | DTypeRule.DIVIDE | DTypeRule.BITS:
-                return dtype.is_float
-            case DTypeRule.NUMERIC:
-                return not dtype.is_bool
-            case DTypeRule.BITWISE:
-                return not dtype.is_float
-            case DTypeRule.SHIFT:
-                return dtype.is_integer
-            case DTypeRule.OF_BITS:
-                return dtype in (uint32, uint64)
-            case DTypeRule.SAME | DTypeRule.BOOL | DTypeRule.LOGICAL | DTypeRule.CAST | DTypeRule.SELECT:
-                return True
+        return _COMPUTES_IN[self.rule](dtype)
 
     def result_dtype(self, dtype: DType) -> DType:
         """The dtype of the result of ``function`` when it computes in ``dtype``."""
