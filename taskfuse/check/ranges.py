@@ -39,6 +39,8 @@ Span = tuple[int | None, int | None]
 
 OPEN: Span = (None, None)
 NO_NAMES: frozenset[str] = frozenset()
+Terms = tuple[tuple[Expr, int], ...]
+NO_SUMS: Mapping[Terms, Span] = {}
 LT, LE, EQ, NE = CompareOp  # looked up once: Python 3.11 takes long to find a member in its class
 MEMORY = 1 << 14
 """The most conditions in the cache of their bounds, which many places and kernels share."""
@@ -80,18 +82,19 @@ class Ranges:
         empty: the conditions hold nowhere; False: they may.
     """
 
-    __slots__ = ("_changed", "_has_sums", "_memo", "_next", "_under", "empty", "known")
+    __slots__ = ("_changed", "_memo", "_next", "_sums", "_under", "empty", "known")
 
     def __init__(self, learned: dict[Expr, Span], *, empty: bool = False, under: Ranges | None = None) -> None:
         self.known: dict[Expr, Span] = learned if under is None else {**under.known, **learned}
         self.empty = empty
         self._under = under  # what says the same of all but the symbols that have changed
-        changed, has_sums = NO_NAMES, under is not None and under._has_sums
-        for atom in learned:
+        changed, sums = NO_NAMES, NO_SUMS if under is None else under._sums
+        for atom, span in learned.items():
             changed = changed | atom.free if changed else atom.free
-            has_sums = has_sums or isinstance(atom, Sum)
+            if isinstance(atom, Sum) and not atom.const:
+                sums = {**sums, atom.terms: span}
         self._changed = NO_NAMES if under is None else changed
-        self._has_sums = has_sums
+        self._sums = sums  # what conditions say of sums, none of which has a constant, by their terms
         self._memo: dict[Expr, Span] = {}
         self._next: dict[Expr, Ranges] = {}
 
@@ -199,9 +202,9 @@ class Ranges:
             lo, hi = self.of(_difference(condition))
             op = condition.op
             if op is LT:
-                return lo is not None and lo >= 0
+                return hi is not None and hi <= 0
             if op is LE:
-                return lo is not None and lo > 0
+                return hi is not None and hi < 0
             return (lo is not None and lo > 0) or (hi is not None and hi < 0) if op is EQ else lo == hi == 0
         match condition:
             case Const(value):
@@ -221,9 +224,9 @@ class Ranges:
             lo, hi = self.of(_difference(condition))
             op = condition.op
             if op is LT:
-                return hi is not None and hi < 0
+                return lo is not None and lo > 0
             if op is LE:
-                return hi is not None and hi <= 0
+                return lo is not None and lo >= 0
             return lo == hi == 0 if op is EQ else (lo is not None and lo > 0) or (hi is not None and hi < 0)
         match condition:
             case Const(value):
@@ -237,18 +240,19 @@ class Ranges:
             case _:
                 return False
 
+    def _said(self, terms: Terms) -> Span:
+        """What conditions say of a sum of terms, by itself or negated."""
+        said = self._sums.get(terms, OPEN)
+        if terms[0][1] < 0:
+            lo, hi = self._sums.get(tuple([(term, -k) for term, k in terms]), OPEN)
+            said = meet(said, (None if hi is None else -hi, None if lo is None else -lo))
+        return said
+
     def _compute(self, e: Expr) -> Span:
         match e:
             case Sum(terms, constant):
-                lo: int | None = constant
-                hi: int | None = constant
-                if self._has_sums and len(terms) > 1:
-                    if constant:  # without it, a form that conditions may speak of
-                        lo, hi = self.of(e - constant)
-                        return None if lo is None else lo + constant, None if hi is None else hi + constant
-                    if terms[0][1] < 0:
-                        lo, hi = self.of(-e)
-                        return None if hi is None else -hi, None if lo is None else -lo
+                lo: int | None = 0
+                hi: int | None = 0
                 known = self.known
                 for term, k in terms:
                     low, high = known.get(term, OPEN) if isinstance(term, Sym) else self.of(term)
@@ -256,7 +260,9 @@ class Ranges:
                         low, high = high, low
                     lo = None if lo is None or low is None else lo + k * low
                     hi = None if hi is None or high is None else hi + k * high
-                return lo, hi
+                if self._sums:
+                    lo, hi = meet((lo, hi), self._said(terms))
+                return None if lo is None else lo + constant, None if hi is None else hi + constant
             case Product(factors):
                 span = self.of(factors[0])
                 for f in factors[1:]:
@@ -325,8 +331,8 @@ def nonnegative_form(condition: Expr) -> Expr | None:
 
 @remembered(MEMORY)
 def _difference(condition: Compare) -> Expr:
-    """The left side of a comparison less the right one."""
-    return condition.a - condition.b
+    """The right side of a comparison less the left one, which :func:`compare` has made."""
+    return condition.b - condition.a
 
 
 @remembered(MEMORY)
