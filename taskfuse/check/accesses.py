@@ -68,7 +68,7 @@ class Partners(Enum):
 ALL, STORES = Partners.ALL, Partners.STORES  # looked up once: Python 3.11 takes long to find a member in its class
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # frozen ones take four times as long to make, and a proof makes many
 class Use:
     """An access of a statement to memory that threads share.
 
