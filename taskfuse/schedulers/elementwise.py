@@ -122,11 +122,12 @@ def align(
     return tuple(leaf_of(fusion, tv) for tv in leaves)
 
 
-def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, TensorView], bool] | None = None) -> None:
+def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, TensorView], bool] | None = None, *, is_shared: bool = False) -> None:
     """Have everything elementwise read at the reader's own point; tables, and the results of reductions and scans, may be read anywhere.
 
     Args:
         is_in_place: whether a read is at the reader's own point; by default :func:`is_aligned`.
+        is_shared: readers over the same axes have in common what they read of one tensor, so that it can be kept for the later ones of them.
 
     Raises:
         UnsupportedError: that makes more than :data:`MOST_NEW` tensors. The fusion has changed by then: callers try it on a copy.
@@ -159,8 +160,19 @@ def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, T
             if stays or all((is_in_place or is_aligned)(r, reader) for r in own):
                 stack.append(tv)
             else:
-                stack += script.recompute(tv, [reader])
+                stack += script.recompute(tv, _beside(fusion, tv, reader, is_in_place or is_aligned) if is_shared else [reader])
                 check_new(fusion, before, reader)
+
+
+def _beside(fusion: Fusion, tv: TensorView, reader: TensorView, is_in_place: Callable[[Read, TensorView], bool]) -> list[TensorView]:
+    """A reader, and those others that run over the same axes and do not read the tensor at their own points, either."""
+    found = [reader]
+    for use in storage_uses(fusion, tv):
+        own = [r for r in storage_reads(fusion, use) if r.tensor is tv]
+        alike = isinstance(use, Pointwise) and [a.extent for a in use.output.root] == [a.extent for a in reader.root]
+        if alike and use.output is not reader and not all(is_in_place(r, use.output) for r in own):
+            found.append(use.output)
+    return found
 
 
 class _AtReaders(NamedTuple):
