@@ -104,11 +104,11 @@ def first_by_groups(x: TensorView, number: int, descending: bool, members: Seque
     for rank, each in reversed(list(zip(ranks[1:-1], members[1:], strict=True))):
         index = _members(groups, each)
         layout = _layout(x, rank, each, descending)
-        groups = layout.indices(order(layout.packed(_within(rank, take_along_axis(rank, index, last), index), index), number))
+        groups = layout.indices(order(layout.packed(_within(rank, each, take_along_axis(rank, index, last), index), index), number))
     index, layout = _members(groups, members[0]), _layout(x, x, members[0], descending)
     found = take_along_axis(x, index, last)
     negative = is_negative_zero(found) if x.dtype.is_float else None
-    keys = order(layout.packed(_within(x, rank_bits(found, descending), index), index, negative), number)
+    keys = order(layout.packed(_within(x, members[0], rank_bits(found, descending), index), index, negative), number)
     return layout.values(keys), layout.indices(keys)
 
 
@@ -130,11 +130,11 @@ def _members(groups: TensorView, members: int) -> TensorView:
     return reshape(_of("add", _of("mul", expand_dims(groups, place), members), within), [*lead, number * members])
 
 
-def _within(row: TensorView, rank: TensorView, index: TensorView) -> TensorView:
-    """Ranks at indices, the last rank where an index lies behind the row."""
-    n, several = row.shape[-1], index.shape[-1]
-    assert isinstance(n, Const) and isinstance(several, Const)
-    return _of("where", _of("lt", index, n.value), rank, int(rank.dtype.max_value))
+def _within(row: TensorView, members: int, rank: TensorView, index: TensorView) -> TensorView:
+    """Ranks at indices of the members of groups, the last rank where an index lies behind the row."""
+    n = row.shape[-1]
+    assert isinstance(n, Const)
+    return rank if n.value % members == 0 else _of("where", _of("lt", index, n.value), rank, int(rank.dtype.max_value))
 
 
 def _layout(x: TensorView, row: TensorView, members: int, descending: bool) -> KeyLayout:
