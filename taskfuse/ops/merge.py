@@ -33,8 +33,8 @@ from taskfuse.ops.views import expand_dims, reshape
 
 BLOCK = 128
 """Elements that are ordered by counting, of however many rows."""
-COMPARED = 2**23
-"""Comparisons, of four to eight instructions each, that take about as long as the kernel of a merge; of any machine, since an op is made before one is
+COMPARED = 2**24
+"""Comparisons, of three to five instructions each, that take about as long as the kernel of a merge; of any machine, since an op is made before one is
 known. Blocks have twice as many elements as long as that takes no more of them in addition."""
 LONGEST = 2**20
 """Elements of the longest row: its kernels take minutes to compile."""

@@ -1,7 +1,8 @@
 """The elements of a dimension in order: all of them (sort, argsort), or the first few (topk).
 
 Up to 16 elements of a row are found one after another: each is a reduction, the least key (:mod:`taskfuse.ops.order_keys`) greater than the last one. So
-k reductions read a row that is loaded once, and only k keys are stored. More are taken from rows in order (:mod:`taskfuse.ops.merge`). Elements of
+k reductions read a row that is loaded once, and only k keys are stored. More are taken from rows in order (:mod:`taskfuse.ops.merge`). Of long rows, either
+is done with the few groups of elements that the first ones lie in (:mod:`taskfuse.ops.tournament`). Elements of
 64 bits are ordered by the lower half of their rank bits, and then, stably, by the upper one; few of them by comparing every two. Integers of which fewer
 bits are known to differ, such as the indices that ``topk`` found, are ordered as narrower ones.
 """
@@ -71,8 +72,8 @@ def sort_with_indices(x: TensorView, axis: int = -1, descending: bool = False) -
 def topk(x: TensorView, k: int, axis: int = -1, largest: bool = True) -> tuple[TensorView, TensorView]:
     """The ``k`` greatest elements along ``axis``, the greatest first, and their indices (int64); with ``largest=False`` the least, the least first.
 
-    NaN is the greatest of all, as in ``torch.topk``. Of equal elements those with less indices come first. ``k`` is an integer constant. Each of the k
-    is found by a reduction over all elements of its row.
+    NaN is the greatest of all, as in ``torch.topk``. Of equal elements those with less indices come first. ``k`` is an integer constant. A long row of
+    known length is read once; then a few times ``k`` of its elements are compared.
 
     Raises :class:`ShapeError` if ``axis`` is out of range, or does not provably have ``k`` elements.
     """

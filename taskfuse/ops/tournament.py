@@ -33,6 +33,8 @@ FANS = (8, 16, 32, 64, 128, 256)
 """How many members a group may have."""
 LEVELS = 3
 """Of groups, at most."""
+KERNEL = COMPARED // 2
+"""Comparisons that take as long as a kernel with little work."""
 PHASES = 8
 """Minima of a row, one after another, that take about as long as a kernel."""
 BLOCKS = 128
@@ -69,7 +71,7 @@ def _cheapest(rows: int, n: int, number: int, is_few: bool, levels: int) -> tupl
             break
         above, rest = _cheapest(rows, groups, number, is_few, levels - 1)
         candidates = number * members
-        total = above + COMPARED + (_minima(rows, candidates, number) if is_few else _ordered(rows, candidates))
+        total = above + KERNEL + (_minima(rows, candidates, number) if is_few else _ordered(rows, candidates))
         if total < best[0]:
             best = total, (members, *rest)
     return best
@@ -77,14 +79,14 @@ def _cheapest(rows: int, n: int, number: int, is_few: bool, levels: int) -> tupl
 
 def _minima(rows: int, n: int, number: int) -> float:
     """The comparisons of minima, one after another in one kernel, whose blocks have a row each."""
-    return COMPARED * (1 + number / PHASES) + max(rows, BLOCKS) * n * number
+    return KERNEL * (1 + number / PHASES) + max(rows, BLOCKS) * n * number
 
 
 def _ordered(rows: int, n: int) -> float:
     """The comparisons that put rows in order: all with all, or those of blocks, and a kernel for each doubling."""
     whole = rows * n * n
     doublings = max(0, -(-n // BLOCK) - 1).bit_length()
-    return 3 * COMPARED + min(whole, rows * n * BLOCK + doublings * COMPARED)
+    return 3 * KERNEL + min(whole, rows * n * BLOCK + doublings * COMPARED)
 
 
 def first_by_groups(x: TensorView, number: int, descending: bool, members: Sequence[int], order: Order) -> tuple[TensorView, TensorView]:
