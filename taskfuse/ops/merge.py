@@ -125,7 +125,7 @@ def _number(holds: TensorView) -> TensorView:
 
 
 def joined_rows(rows: TensorView) -> int:
-    """How many rows ``[..., m, n]``, powers of two, are made one at once: those that take least for each doubling, of comparisons and of kernels in their unit."""
+    """How many rows ``[..., m, n]`` become one at once, a power of two: least comparisons for each doubling, kernels in their unit."""
     *lead, blocks, n = (e.value if isinstance(e, Const) else LONGEST for e in rows.shape)
     elements, steps = prod(lead) * blocks * n, n.bit_length()
 
