@@ -10,9 +10,9 @@ from tests.ops.reference import Array, evaluated
 
 
 def rounded(shape: tuple[int, ...], dtype: str = "float32") -> Array:
-    """Few different numbers, both zeros and both infinities and NaN among them."""
-    drawn = np.random.default_rng(0).choice([0.0, -0.0, np.nan, np.inf, -np.inf, 1.5, -1.5, 2.0], shape)
-    return drawn.astype(dtype) if dtype.startswith("f") else np.random.default_rng(0).integers(-3, 3, shape).astype(dtype)
+    """Few different numbers, the limits of integers, both zeros, both infinities and NaN among them."""
+    numbers = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.5, -1.5, 2.0] if dtype.startswith("f") else [np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1, 5]
+    return np.random.default_rng(0).choice(numbers, shape).astype(dtype)
 
 
 def use(monkeypatch: pytest.MonkeyPatch, members: tuple[int, ...]) -> None:
