@@ -8,9 +8,6 @@ by bisection, which reads two rows at computed indices: one kernel per doubling,
 about log2(n)^2 reads per element, where a bitonic network would take log2(n)^2 / 2 kernels. Where only the first few are wanted, merged rows are cut to them,
 and each doubling has half the work of the one before.
 
-*Searching*: several rows in order are joined at once: the place of an element is the number of greater ones in each of them, which bisection finds, and it is
-added to a zero there. That is as many bisections of an element as rows, but two kernels: few elements are joined so.
-
 Elements are complemented on the way: the greatest comes first, and 0, which a read outside a row gives, comes last.
 """
 
@@ -39,10 +36,6 @@ BLOCK = 128
 COMPARED = 2**24
 """Comparisons, of three to five instructions each, that take about as long as the kernel of a merge; of any machine, since an op is made before one is
 known. Blocks have twice as many elements as long as that takes no more of them in addition."""
-SEARCHED = 2
-"""Comparisons that take as long as a step of a bisection."""
-MOST_JOINED = 32
-"""Rows that are joined at once."""
 LONGEST = 2**20
 """Elements of the longest row: its kernels take minutes to compile."""
 
@@ -68,8 +61,7 @@ def ordered(op: str, keys: TensorView, first: int | None = None) -> TensorView:
     rows = _counted(_of("bitwise_not", reshape(whole, [*keys.shape[:-1], length // counted, counted])))
     keep = length if first is None else block
     while rows.shape[-2] is not wrap(1):
-        ways = joined_rows(rows)
-        rows = merged(rows, keep) if ways == 2 else joined(rows, ways, keep)
+        rows = merged(rows, keep)
     found = _of("bitwise_not", reshape(rows, [*keys.shape[:-1], rows.shape[-1]]))
     return sliced(found, keys.ndim - 1, 0, n if first is None else first)
 
@@ -122,37 +114,6 @@ def _number(holds: TensorView) -> TensorView:
     that are neighbors along the elements whose places are counted hold these, and all compare them with the same one.
     """
     return reduce_axes(cast_tensor(holds, int32), (holds.ndim - 2,), COMBINES["add"], int32, keepdims=False)
-
-
-def joined_rows(rows: TensorView) -> int:
-    """How many rows ``[..., m, n]`` become one at once, a power of two: least comparisons for each doubling, kernels in their unit."""
-    *lead, blocks, n = (e.value if isinstance(e, Const) else LONGEST for e in rows.shape)
-    elements, steps = prod(lead) * blocks * n, n.bit_length()
-
-    def cost(ways: int) -> float:
-        merging, searching = COMPARED + 2 * elements * steps, 3 * COMPARED / 2 + SEARCHED * elements * ways * steps
-        return merging if ways == 2 else searching / (ways.bit_length() - 1)
-
-    return min((1 << k for k in range(1, min(MOST_JOINED, blocks).bit_length())), key=cost)
-
-
-def joined(rows: TensorView, ways: int, keep: int) -> TensorView:
-    """Every ``ways`` rows ``[..., ways m, n]`` in descending order as one: ``[..., m, ways n]``, but no more than ``keep`` of its elements."""
-    fusion, row = rows.fusion, rows.ndim - 2
-    length = rows.shape[-1]
-    assert isinstance(length, Const)
-    lead = [iteration_symbol(d) for d in range(row)]
-    whole = reshape(rows, [*rows.shape[:row], rows.shape[row] // ways, ways * length.value])
-    shape = (*whole.shape[:-1], wrap(ways), whole.shape[-1])
-    block = iteration_symbol(row) * ways + iteration_symbol(row + 1)
-    last, step = define_pointwise(fusion, ELEMENTWISE["cast"], shape, (IndexValue(wrap(-1)),), int32), length.value
-    while step:
-        tried = _of("add", last, step)
-        element = define_gather(rows, shape, [*lead, block, value_symbol(0)], [(broadcast_read(tried, shape), length)])
-        last = _of("where", _of("gt", element, expand_dims(whole, row + 1)), tried, last)
-        step //= 2
-    place = reduce_axes(_of("add", last, 1), (row + 1,), COMBINES["add"], int32, keepdims=False)
-    return scatter_add(zeros_like(whole if keep >= ways * length.value else sliced(whole, row + 1, 0, keep)), row + 1, place, whole)
 
 
 def merged(rows: TensorView, keep: int) -> TensorView:

@@ -37,6 +37,8 @@ KERNEL = COMPARED // 2
 """Comparisons that take as long as a kernel with little work."""
 PHASES = 8
 """Minima of a row, one after another, that take about as long as a kernel."""
+MINIMUM = 4
+"""Comparisons that take as long as an element of a minimum above another one."""
 BLOCKS = 128
 """Blocks of a GPU: fewer rows take as long as that many."""
 
@@ -79,7 +81,7 @@ def _cheapest(rows: int, n: int, number: int, is_few: bool, levels: int) -> tupl
 
 def _minima(rows: int, n: int, number: int) -> float:
     """The comparisons of minima, one after another in one kernel, whose blocks have a row each."""
-    return KERNEL * (1 + number / PHASES) + max(rows, BLOCKS) * n * number
+    return KERNEL * (1 + number / PHASES) + MINIMUM * max(rows, BLOCKS) * n * number
 
 
 def _ordered(rows: int, n: int) -> float:

@@ -5,7 +5,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.ops import merge
-from taskfuse.ops.merge import LONGEST, counted_elements, counted_order, joined, joined_rows, merged, ordered
+from taskfuse.ops.merge import LONGEST, counted_elements, counted_order, merged, ordered
 from tests.ops.reference import evaluated, message
 
 ROWS = np.random.default_rng(0).permutation(4 * 700).reshape(4, 700).astype(np.uint32)
@@ -45,23 +45,6 @@ def test_a_merge_is_proved_and_right() -> None:
     run = tf.compile(fusion)
     assert [kernel.verify().is_proved for kernel in run.kernels] == [True]
     np.testing.assert_array_equal(run(x)[0], [[[9, 7, 4, 1]], [[8, 5, 3, 2]]])
-
-
-@pytest.mark.parametrize("keep", [8, 5])
-def test_several_rows_are_joined_at_once(keep: int) -> None:
-    """Proved, and right: what lies behind ``keep`` is written nowhere."""
-    x = np.array([[[9, 4], [7, 1], [3, 2], [8, 5]]], np.uint32)
-    with tf.Fusion("rows") as fusion:
-        fusion.add_output(joined(tf.define_tensor(x.shape, "uint32"), 4, keep))
-    run = tf.compile(fusion, backend="sim")
-    assert all(certificate.is_proved for certificate in run.certificates)
-    np.testing.assert_array_equal(run(x)[0], [[[9, 8, 7, 5, 4, 3, 2, 1][:keep]]])
-
-
-@pytest.mark.parametrize(("shape", "ways"), [((32, 32, 128), 8), ((32, 4, 1024), 4), ((1, 2, 128), 2), ((64, 256, 128), 2)])
-def test_few_elements_are_joined_many_rows_at_once(shape: tuple[int, ...], ways: int) -> None:
-    with tf.Fusion("f"):
-        assert joined_rows(tf.define_tensor(shape, "uint64")) == ways
 
 
 @pytest.mark.parametrize(("shape", "number"), [((1024,), 16384 * 2), ((8, 4096), 1024), ((4096, 4096), 128), (("N",), 128)])
