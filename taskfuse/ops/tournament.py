@@ -54,14 +54,15 @@ def fans(x: TensorView, number: int, few: int) -> tuple[int, ...]:
     """How many members the groups of each level have by which the first elements of the last dimension are found, elements first; none: all are put in order.
 
     Args:
-        x: the rows.
+        x: the rows, of known length; if their number is not known, it is assumed.
         number: how many elements are wanted.
         few: up to so many are minima, one after another.
     """
-    if not all(isinstance(e, Const) for e in x.shape):
+    *rows, n = (e.value if isinstance(e, Const) else None for e in x.shape)
+    if n is None:
         return ()
-    *rows, n = (e.value for e in x.shape if isinstance(e, Const))
-    return _cheapest(prod(rows), n, number, number <= few, LEVELS)[1]
+    known = prod(e for e in rows if e is not None)
+    return _cheapest(known if None not in rows else max(known, BLOCKS), n, number, number <= few, LEVELS)[1]
 
 
 @cache

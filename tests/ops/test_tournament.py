@@ -54,20 +54,21 @@ def test_a_group_behind_the_first_is_in_none_of_them(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("shape", "k", "levels"),
-    [((32, 50304), 50, 2), ((1, 151936), 8, 1), ((4096, 256), 8, 0), ((1024, 4096), 4, 1), ((1, 1024), 512, 0), (("B", 50304), 50, 0), ((16, 40), 20, 0)],
+    [((32, 50304), 50, 2), ((1, 151936), 8, 1), ((4096, 256), 8, 0), ((1024, 4096), 4, 1), ((1, 1024), 512, 0), (("B", 50304), 50, 3), ((16, 40), 20, 0)]
+    + [((16, "N"), 1, 0)],
 )
 def test_how_many_levels(shape: tuple[int | str, ...], k: int, levels: int) -> None:
-    """None of short rows, of rows most of which are wanted, and where the extents are not known."""
+    """None of short rows, of rows most of which are wanted, and where their length is not known."""
     with tf.Fusion("f"):
         assert len(fans(tf.define_tensor(shape), k, 16)) == levels
 
 
 def test_kernels_are_proved_and_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One kernel reads the rows, one finds the groups; the last ones see the candidates."""
+    """One kernel reads the rows, one finds the groups; the last ones see the candidates. The number of rows is not known."""
     use(monkeypatch, (16,))
     x = rounded((2, 250), "uint8")
     with tf.Fusion("first") as fusion:
-        for result in tf.topk(tf.define_tensor(x.shape, "uint8", name="x"), 2):
+        for result in tf.topk(tf.define_tensor(["B", 250], "uint8", name="x"), 2):
             fusion.add_output(result)
     run = tf.compile(fusion, backend="sim", cache=False)
     assert all(certificate.is_proved for certificate in run.certificates)
