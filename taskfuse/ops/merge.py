@@ -13,7 +13,6 @@ Elements are complemented on the way: the greatest comes first, and 0, which a r
 
 from __future__ import annotations
 
-from itertools import combinations
 from math import prod
 
 from taskfuse.dtypes import int32, int64
@@ -37,8 +36,6 @@ BLOCK = 128
 COMPARED = 2**24
 """Comparisons, of three to five instructions each, that take about as long as the kernel of a merge; of any machine, since an op is made before one is
 known. Blocks have twice as many elements as long as that takes no more of them in addition."""
-FEW_PLACES = 2**19
-"""Places, below which the threads of a merge wait more than they do: bisections then take two steps at once, which is half as many reads one after another."""
 LONGEST = 2**20
 """Elements of the longest row: its kernels take minutes to compile."""
 
@@ -136,20 +133,11 @@ def merged(rows: TensorView, keep: int) -> TensorView:
         return define_pointwise(fusion, ELEMENTWISE["cast"], shape, (IndexValue(value),), int32)
 
     # p - 1 and k - 1: the place k has p elements of the first row before it
-    last, end = number(wrap(-1)), number(place - 1)
-
-    def further(tried: TensorView, otherwise: TensorView) -> TensorView:
+    last, end, step = number(wrap(-1)), number(place - 1), n
+    while step:
+        tried = _of("add", last, step)
         other = _of("sub", end, tried)
         is_before = _of("logical_and", _of("ge", other, 0), _of("gt", at(0, tried), at(1, other)))
-        return _of("where", is_before, tried, otherwise)
-
-    steps = [n >> k for k in range(n.bit_length())]
-    together = 2 if prod(e.value if isinstance(e, Const) else FEW_PLACES for e in shape) < FEW_PLACES else 1
-    while steps:
-        now = steps[: together if len(steps) % together == 0 else 1]
-        steps = steps[len(now) :]
-        found = last
-        for distance in sorted({sum(some) for count in range(1, len(now) + 1) for some in combinations(now, count)}):
-            found = further(_of("add", last, distance), found)
-        last = found
+        last = _of("where", is_before, tried, last)
+        step //= 2
     return _of("maximum", at(0, _of("add", last, 1)), at(1, _of("sub", end, last)))

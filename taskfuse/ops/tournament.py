@@ -38,7 +38,7 @@ KERNEL = COMPARED // 2
 PHASES = 8
 """Minima of a row, one after another, that take about as long as a kernel."""
 MINIMUM = 4
-"""Comparisons that take as long as an element of a minimum above another one."""
+"""Comparisons that take as long as an element of a minimum above another one; of a candidate, which is read where its group is, twice as many."""
 BLOCKS = 128
 """Blocks of a GPU: fewer rows take as long as that many."""
 
@@ -74,7 +74,7 @@ def _cheapest(rows: int, n: int, number: int, is_few: bool, levels: int) -> tupl
             break
         above, rest = _cheapest(rows, groups, number, is_few, levels - 1)
         candidates = number * members
-        total = above + KERNEL + (_minima(rows, candidates, number) if is_few else _ordered(rows, candidates))
+        total = above + KERNEL + (_minima(rows, 2 * candidates, number) if is_few else _ordered(rows, candidates))
         if total < best[0]:
             best = total, (members, *rest)
     return best
