@@ -17,11 +17,8 @@ SIZES = {"t": 8, "u": 4, "v": 2}
         ("FOR i in 0..8:\n  t = copy(x[i])\n  u = copy(t)\n  v = copy(u)\n  y[i] = copy(v)", 12),
         ("IF threadIdx.x == 0:\n  t = copy(x[0])\n  y[0] = copy(t)\nELSE:\n  u = copy(x[0])\n  y[0] = copy(u)", 8),
         (
-            (
-                "IF threadIdx.x == 0:\n  t = copy(x[0])\n  y[0] = copy(t)\nELSE IF threadIdx.x == 1:\n  u = copy(x[0])\n  y[0] = copy(u)\n"
-                "ELSE:\n  t = copy(x[0])\n  y[0] = copy(t)",
-                8,
-            ),
+            "IF threadIdx.x == 0:\n  t = copy(x[0])\n  y[0] = copy(t)\nELSE IF threadIdx.x == 1:\n  u = copy(x[0])\n  y[0] = copy(u)\n"
+            "ELSE:\n  t = copy(x[0])\n  y[0] = copy(t)",
             8,
         ),
         ("y[0] = copy(x[0])", 0),
