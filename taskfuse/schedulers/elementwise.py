@@ -28,6 +28,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
+from taskfuse.schedulers.gathers import is_scattered, waited
 from taskfuse.schedulers.instructions import slots
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
@@ -382,17 +383,20 @@ class OutputWork:
         loaded, stored: bytes between the chip and its memory.
         instructions: of all threads together.
         target: the GPU.
+        waited: gathers that are waited for, one after another (:func:`taskfuse.schedulers.gathers.waited`).
     """
 
     loaded: float
     stored: float
     instructions: float
     target: Target
+    waited: float = 0.0
 
     def us(self, vector_bytes: int) -> float:
-        """Microseconds if a thread loads and stores ``vector_bytes`` at a time: the longer of memory and arithmetic, and the launch."""
-        memory = self.target.dram_us(self.loaded + self.stored, self.target.assumed.load_share(vector_bytes))
-        return self.target.kernel_us(memory, self.target.issue_us(self.instructions))
+        """Microseconds if a thread loads and stores ``vector_bytes`` at a time: the longest of memory, arithmetic and waits, and the launch."""
+        target = self.target
+        memory = target.dram_us(self.loaded + self.stored, target.assumed.load_share(vector_bytes))
+        return target.kernel_us(memory, target.issue_us(self.instructions), self.waited * target.assumed.load_cycles / target.clock_mhz)
 
 
 def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> OutputWork:
@@ -414,11 +418,12 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
                 elements = min(prod(map(extent, read.tensor.shape)), points)
                 size = read.tensor.dtype.itemsize
                 if isinstance(expr, Gather) and read.tensor is table(fusion, expr):
-                    loaded += gathered(read, points * (SECTOR_BYTES if _is_scattered(fusion, expr) else size), extent)
+                    loaded += gathered(read, points * (SECTOR_BYTES if is_scattered(fusion, expr) else size), extent)
                 else:
                     loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else fetched(read, tv, extent))
         instructions += points * slots(expr)
-    return OutputWork(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions, extent.target)
+    stored = float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs))
+    return OutputWork(loaded, stored, instructions, extent.target, waited(fusion, extent))
 
 
 def gathered(read: Read, asked: float, extent: Sizes) -> float:
@@ -426,14 +431,6 @@ def gathered(read: Read, asked: float, extent: Sizes) -> float:
     is_data = [iteration_position(e) is None and any(iteration_position(sym(name)) is None for name in e.free) for e in read.index]
     parts = prod(extent(e) for e in read.tensor.shape[: is_data.index(True) if True in is_data else 0])
     return extent.target.gathered(asked, extent.elements(read.tensor) * read.tensor.dtype.itemsize, parts)
-
-
-def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:
-    """True if neighbors along the last axis of a gather have indices of their own."""
-    if not expr.output.root:
-        return False
-    last = iteration_symbol(len(expr.output.root) - 1)
-    return any(last.free & e.free for read in storage_reads(fusion, expr)[1:] for e in read.index)
 
 
 def is_coalesced(fusion: Fusion, read: Read, reader: TensorView) -> bool:
