@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Const
@@ -120,7 +120,7 @@ def transpose(
     needed_bytes = chosen.tile * chosen.height * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
     if needed_bytes > extent.room:
         raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")
-    _schedule(script, leaves, tiles, rows, chosen)
+    _schedule(script, leaves, tiles, _sides(tiles, rows, chosen, extent), chosen)
     us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
     us = max(us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(fusion, rows, chosen, extent))))
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
@@ -174,13 +174,52 @@ def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows:
         turned //= 2
     narrowest = min(leaf.tensor.dtype.itemsize for leaf in tiles)
     tile = max(64, CHUNKS * VECTOR_BYTES // narrowest)
-    height = 1 << (extent(shape[rows]).bit_length() - 1)  # no more rows than there are, where they fill vectors
+    first = _first(tiles, rows)
+    height = 1 << (prod(extent(e) for e in shape[first : rows + 1]).bit_length() - 1)  # no more rows than there are, where they fill vectors
     if not isinstance(shape[rows], Const) or height >= tile or height < turned or height * narrowest < SECTOR_BYTES:
         return TransposeConfig(tile, 256, vector, turned)
     return TransposeConfig(tile, min(256, height * tile // max(vector, turned)), vector, turned, height)
 
 
-def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows: int, config: TransposeConfig) -> None:
+class _Sides(NamedTuple):
+    """Axes of the outputs: those that are merged into the rows of tiles, and into the columns."""
+
+    rows: range
+    columns: range
+
+
+def _sides(tiles: Sequence[Leaf], rows: int, config: TransposeConfig, extent: Sizes) -> _Sides:
+    """The axes of a tile's sides: one each, and those before it that are before it in the inputs, too, as rows of an image before its columns, if whole tiles
+    do not fill the one."""
+    root = tiles[0].tensor.root
+    last = len(root) - 1
+
+    def side(axis: int, tile: int, least: int) -> range:
+        return range(max(least, _first(tiles, axis)) if extent(root[axis].extent) % tile else axis, axis + 1)
+
+    return _Sides(side(rows, config.height, 0), side(last, config.tile, rows + 1))
+
+
+def _first(tiles: Sequence[Leaf], axis: int) -> int:
+    """The first of the axes up to this one that are as many axes of each tile's input, in order."""
+    while axis and all(_follows(leaf, axis) for leaf in tiles):
+        axis -= 1
+    return axis
+
+
+def _follows(leaf: Leaf, axis: int) -> bool:
+    """True if an axis comes after the one before it in the input, too: both are one there."""
+    read = leaf.reads[0]
+    places = [k for k, e in enumerate(read.index) if iteration_position(e) == axis]
+    return (
+        len(places) == 1
+        and places[0] > 0
+        and iteration_position(read.index[places[0] - 1]) == axis - 1
+        and all(read.tensor.shape[places[0] - k] is leaf.tensor.root[axis - k].extent for k in (0, 1))
+    )
+
+
+def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: _Sides, config: TransposeConfig) -> None:
     fusion = script.fusion
     outputs = fusion.outputs
     shared = [leaf.tensor for leaf in tiles]
@@ -190,15 +229,15 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
     for tv in shared:
         script.on(tv).set_memory_type(MemoryType.Shared)
     left = [e.output for e in needed(fusion) if not among(e.output, outputs) and not among(e.output, shared)]
-    blocks = outputs[0].ndim
+    blocks = outputs[0].ndim - sum(len(side) - 1 for side in sides)
     for out in outputs:
-        _tiles(script, out, rows, config)
+        _tiles(script, out, sides, config)
         _threads(script, out, blocks, config.threads, config.tile // config.vector, config.vector)
         mine = [tv for tv in ancestors(fusion, out) if among(tv, left)]
         follow(script, out, mine)
         left = [tv for tv in left if not among(tv, mine)]
     for tv in shared:
-        _tiles(script, tv, rows, config)
+        _tiles(script, tv, sides, config)
         script.on(tv).reorder({blocks + 1: blocks})
         chunk = VECTOR_BYTES // tv.dtype.itemsize
         if min(config.tile, config.height) >= CHUNKS * chunk:
@@ -215,9 +254,14 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
     script.inline_at(shared, blocks)
 
 
-def _tiles(script: Script, out: TensorView, rows: int, config: TransposeConfig) -> None:
+def _tiles(script: Script, out: TensorView, sides: _Sides, config: TransposeConfig) -> None:
     """[other axes, row tiles, column tiles: all on blocks | rows, columns]."""
     call, last = script.on(out), out.ndim - 1
+    for side in reversed(sides):
+        for _ in side[1:]:
+            call.merge(side[0])
+            last -= 1
+    rows = sides.rows[0]
     if rows != last - 1:
         call.reorder({rows: last - 1})
     call.split(last, config.tile).split(last - 1, config.height).reorder({last: last + 1})
