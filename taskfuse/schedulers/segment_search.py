@@ -369,14 +369,23 @@ class Search:
         return None
 
     def _movable(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment, Segment]]:
-        """From where, what and where to: a tensor to all that reads it, since what makes elements wider is done where they are read; and a reduction, with what
-        follows from it, to reductions of the same axes, which walk over them together."""
+        """From where, what and where to: a tensor to all that reads it, since what makes elements wider is done where they are read; one to what it is computed
+        of, since what makes them narrower is done where these are made; and a reduction, with what follows from it, to reductions of the same axes, which walk
+        over them together."""
         parts = {tv for e in self.fusion.exprs() if isinstance(e, Assemble) for tv in made_from(self.fusion, e.output)}
         for a in segments:
             for tv in sorted(a - parts, key=lambda tv: self.place[tv]):
                 readers = self.readers[tv]
                 home = next((b for b in segments if b is not a and readers and readers <= b), None)
                 if home is not None and len(a) > 1 and not tv.is_output and isinstance(self.fusion.definition(tv), Pointwise):
+                    yield a, frozenset([tv]), home
+        owner = {tv: p for p in segments for tv in p}
+        for a in segments:
+            for tv in sorted(a - parts, key=lambda tv: self.place[tv]) if len(a) > 1 else ():
+                read = [t for t in self.reads[tv] if t in owner]
+                home = owner[read[0]] if read else a
+                is_narrower = home is not a and all(owner[t] is home for t in read) and self._size(tv) < max(map(self._size, read))
+                if is_narrower and isinstance(self.fusion.definition(tv), Pointwise):
                     yield a, frozenset([tv]), home
         spaces = {p: {self._walked(tv) for tv in p} - {None} for p in segments}
         for a in segments:
