@@ -85,9 +85,9 @@ class Forms:
         self._search()
 
     def _search(self) -> None:
-        """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks, and the better of these with long sums
-        in chunks, those of products and others, short ones element by element, factors packed, and cuts through narrow tensors; and what is sent to elements
-        in gather form."""
+        """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks; then, one after another and each of
+        the fastest form so far, with factors packed, with long sums in chunks, those of products and others, short ones element by element, and cuts through
+        narrow tensors; and what is sent to elements in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
@@ -98,19 +98,15 @@ class Forms:
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
-            own = best.moves[len(self._moves) :]
-            self._add("with products where copies of them are", lambda: canonical(best.fusion, extent, copied(best)), own, best)
-            found = len(self._searches)
-            self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
-            chunked = min([best, *self._searches[found:]], key=lambda search: search.us)
-            self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
-            self._add("with long sums in chunks", lambda: chunk_long_sums(chunked.fusion, extent), chunked.moves[len(self._moves) :])
-            self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own, best)
-            self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own, best)
-            self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own, best)
-            self._add("with tensors computed on both sides of cuts", lambda: again(best, extent), own, best)
-            last = min(self._searches, key=lambda search: search.us)
-            self._add("with positions where they are read", lambda: positions_where_read(last.fusion, extent), last.moves[len(self._moves) :], last)
+            self._add_to("with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))
+            self._add_to("with packed factors of products", lambda last: pack_products(last.fusion, extent), anew=True)
+            self._add_to("with long sums of products in chunks", lambda last: chunk_long_products(last.fusion, extent), anew=True)
+            self._add_to("with long sums in chunks", lambda last: chunk_long_sums(last.fusion, extent), anew=True)
+            self._add_to("with short sums element by element", lambda last: unroll_short_sums(last.fusion, extent))
+            self._add_to("with widened tensors at each reader", lambda last: narrowed(last.fusion, extent))
+            self._add_to("with wide tensors at each reader", lambda last: repeated(last.fusion, extent))
+            self._add_to("with tensors computed on both sides of cuts", lambda last: again(last, extent))
+            self._add_to("with positions where they are read", lambda last: positions_where_read(last.fusion, extent))
 
         def gather() -> Script | None:
             form = gathered(fusion)
@@ -171,6 +167,15 @@ class Forms:
     def _form(self, what: str, make: Callable[[], Script | None]) -> Script | None:
         """A form, if there is one."""
         return result(make, None, f"no form {what}", self._faults)
+
+    def _add_to(self, what: str, make: Callable[[Search], Script | None], *, anew: bool = False) -> None:
+        """Search a form of the form that is the fastest so far, so that forms add up.
+
+        Args:
+            anew: begin with a segment per tensor, not with the segments of that one.
+        """
+        last = min(self._searches, key=lambda search: search.us)
+        self._add(what, lambda: make(last), last.moves[len(self._moves) :], None if anew else last)
 
     def _add(self, what: str, make: Callable[[], Script | None], moves: tuple[str, ...] = (), begun: Search | None = None) -> None:
         """Search a form, if there is one.
