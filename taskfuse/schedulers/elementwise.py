@@ -424,11 +424,11 @@ def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:
     return any(last.free & e.free for read in storage_reads(fusion, expr)[1:] for e in read.index)
 
 
-def is_coalesced(fusion: Fusion, read: Read, reader: TensorView) -> bool:
-    """True if neighbors along the reader's last axis read neighbors, or one element; at least as many as lie in a sector of memory."""
+def is_coalesced(fusion: Fusion, read: Read, reader: TensorView, axis: int = -1) -> bool:
+    """True if neighbors along an axis of the reader read neighbors, or one element; at least as many as lie in a sector of memory."""
     if not reader.root or not read.index:
         return True
-    last = len(reader.root) - 1
+    last = axis % len(reader.root)
     if not any(iteration_symbol(last).free & e.free for e in read.index[:-1]):
         return True
     *heads, _ = _along(fusion, read, reader, last, SECTOR_BYTES // read.tensor.dtype.itemsize)
