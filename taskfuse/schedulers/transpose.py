@@ -6,6 +6,9 @@
 Each such input passes through a tile in Shared memory: read along its own contiguous axis, in vectors, and taken out of it element by element along
 that of the outputs. The chunks of a tile's rows are permuted by XOR, so that neighbors along either axis lie in different banks; tiles of few rows are not.
 
+A side of a tile is one axis, or several that follow one another in outputs and inputs alike, as rows and columns of an image do in NCHW and NHWC: tiles of one
+short axis would be mostly empty.
+
 Other axes of the outputs may have digits of the input's, as where patches become an image: only neighbors along one axis must be neighbors in the input.
 """
 
@@ -16,10 +19,10 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import ClassVar, NamedTuple
 
-from taskfuse.ir.axes import iteration_position, iteration_symbol
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Const
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, simplify, substitute, sym
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -120,9 +123,10 @@ def transpose(
     needed_bytes = chosen.tile * chosen.height * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
     if needed_bytes > extent.room:
         raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")
-    _schedule(script, leaves, tiles, _sides(tiles, rows, chosen, extent), chosen)
+    sides = _sides(fusion, tiles, rows, chosen)
+    _schedule(script, leaves, tiles, sides, chosen)
     us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
-    us = max(us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(fusion, rows, chosen, extent))))
+    us = max(us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(fusion, sides, chosen, extent))))
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     turned = ", ".join(leaf.reads[0].tensor.name for leaf in tiles)
     others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))
@@ -131,10 +135,11 @@ def transpose(
     return Chosen("transpose", problem, options[0], options, config is not None, script.text)
 
 
-def _padding(fusion: Fusion, rows: int, config: TransposeConfig, extent: Sizes) -> float:
+def _padding(fusion: Fusion, sides: _Sides, config: TransposeConfig, extent: Sizes) -> float:
     """How many elements tiles have for each of the outputs."""
-    sides = (fusion.outputs[0].shape[rows], config.height), (fusion.outputs[0].shape[-1], config.tile)
-    return prod(ceil(extent(e) / tile) * tile / max(extent(e), 1) for e, tile in sides)
+    shape = fusion.outputs[0].shape
+    found = ((prod(extent(shape[p]) for p in own), tile) for own, tile in ((sides.rows, config.height), (sides.columns, config.tile)))
+    return prod(ceil(n / tile) * tile / max(n, 1) for n, tile in found)
 
 
 def turned_axis(fusion: Fusion) -> int | None:
@@ -174,7 +179,7 @@ def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows:
         turned //= 2
     narrowest = min(leaf.tensor.dtype.itemsize for leaf in tiles)
     tile = max(64, CHUNKS * VECTOR_BYTES // narrowest)
-    first = _first(tiles, rows)
+    first = _first(fusion, tiles, rows)
     height = 1 << (prod(extent(e) for e in shape[first : rows + 1]).bit_length() - 1)  # no more rows than there are, where they fill vectors
     if not isinstance(shape[rows], Const) or height >= tile or height < turned or height * narrowest < SECTOR_BYTES:
         return TransposeConfig(tile, 256, vector, turned)
@@ -188,35 +193,43 @@ class _Sides(NamedTuple):
     columns: range
 
 
-def _sides(tiles: Sequence[Leaf], rows: int, config: TransposeConfig, extent: Sizes) -> _Sides:
-    """The axes of a tile's sides: one each, and those before it that are before it in the inputs, too, as rows of an image before its columns, if whole tiles
-    do not fill the one."""
-    root = tiles[0].tensor.root
+def _sides(fusion: Fusion, tiles: Sequence[Leaf], rows: int, config: TransposeConfig) -> _Sides:
+    """The axes of a tile's sides: one each, and those before it that are before it in the inputs, too, as rows of an image before its columns, unless whole
+    tiles fill the one."""
+    root, facts = tiles[0].tensor.root, fusion.facts()
     last = len(root) - 1
 
     def side(axis: int, tile: int, least: int) -> range:
-        return range(max(least, _first(tiles, axis)) if extent(root[axis].extent) % tile else axis, axis + 1)
+        return range(axis if divides(tile, root[axis].extent, facts) else max(least, _first(fusion, tiles, axis)), axis + 1)
 
     return _Sides(side(rows, config.height, 0), side(last, config.tile, rows + 1))
 
 
-def _first(tiles: Sequence[Leaf], axis: int) -> int:
-    """The first of the axes up to this one that are as many axes of each tile's input, in order."""
-    while axis and all(_follows(leaf, axis) for leaf in tiles):
-        axis -= 1
-    return axis
+def _first(fusion: Fusion, tiles: Sequence[Leaf], axis: int) -> int:
+    """The first of the axes up to this one that are one in each tile's input."""
+    first = axis
+    while first and all(_are_one(fusion, leaf, range(first - 1, axis + 1)) for leaf in tiles):
+        first -= 1
+    return first
 
 
-def _follows(leaf: Leaf, axis: int) -> bool:
-    """True if an axis comes after the one before it in the input, too: both are one there."""
-    read = leaf.reads[0]
-    places = [k for k, e in enumerate(read.index) if iteration_position(e) == axis]
-    return (
-        len(places) == 1
-        and places[0] > 0
-        and iteration_position(read.index[places[0] - 1]) == axis - 1
-        and all(read.tensor.shape[places[0] - k] is leaf.tensor.root[axis - k].extent for k in (0, 1))
-    )
+def _are_one(fusion: Fusion, leaf: Leaf, axes: range) -> bool:
+    """True if some axes are one axis of the input: the number that they have together says, times a stride, where its elements lie."""
+    (read,), root = leaf.reads, leaf.tensor.root
+    facts, number, below = fusion.facts(), sym("number"), ONE
+    for k, a in enumerate(root):
+        facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
+    digits: dict[str, Expr] = {}
+    for k in reversed(axes):
+        digits[str(iteration_symbol(k))] = number // below % root[k].extent if k > axes[0] else number // below
+        below = below * root[k].extent
+    facts = facts.with_range(str(number), 0, below - 1)
+    place = ZERO
+    for e, n in zip(read.index, read.tensor.shape, strict=True):
+        place = place * n + substitute(e, digits)
+    place = simplify(place, facts)
+    start, next_one = (simplify(substitute(place, {str(number): n}), facts) for n in (ZERO, ONE))
+    return number.free.isdisjoint(simplify(place - number * (next_one - start), facts).free)
 
 
 def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: _Sides, config: TransposeConfig) -> None:
