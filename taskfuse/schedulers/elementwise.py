@@ -82,7 +82,7 @@ class Leaf:
         *heads, end = self.reads[0].index
         last = iteration_symbol(len(self.tensor.root) - 1)
         positions = [k for k in range(len(self.tensor.root) - 1) if iteration_symbol(k).free & end.free]
-        return positions[0] if len(positions) == 1 and last in heads and not last.free & end.free else None
+        return positions[0] if len(positions) == 1 and any(last.free & e.free for e in heads) and not last.free & end.free else None
 
 
 def align(

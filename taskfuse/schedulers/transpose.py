@@ -126,7 +126,9 @@ def transpose(
     sides = _sides(fusion, tiles, rows, chosen)
     _schedule(script, leaves, tiles, sides, chosen)
     us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
-    us = max(us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(fusion, sides, chosen, extent))))
+    us = max(
+        us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(fusion, sides, chosen, extent)))
+    )
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     turned = ", ".join(leaf.reads[0].tensor.name for leaf in tiles)
     others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))

@@ -21,21 +21,18 @@ def with_merged_axes(pair: WriteAndRead) -> WriteAndRead | None:
     """The same question with neighboring axes of the element as one, where that leaves fewer quotients; ``None``: nowhere. An answer answers the original."""
     if len(pair.shape) != len(pair.elements):
         return None
-    merged: list[_Side] = []
-    extent = pair.shape[-1] if pair.shape else None
-    for k in range(len(pair.elements) - 1, -1, -1):
-        above = pair.elements[k]
-        one = _as_one(pair, above, merged[0], extent) if merged and extent is not None else None
+    merged: list[tuple[_Side, Expr]] = []
+    for side, extent in zip(reversed(pair.elements), reversed(pair.shape), strict=True):
+        one = _as_one(pair, side, *merged[-1]) if merged else None
         if one is None:
-            merged.insert(0, above)
-            extent = pair.shape[k]
+            merged.append((side, extent))
         else:
-            merged[0], extent = one, pair.shape[k] * extent
+            merged[-1] = one, extent * merged[-1][1]
     if len(merged) == len(pair.elements):
         return None
     wider = WriteAndRead(pair.writing, pair.want, pair.storage, pair.shape, pair.skip, pair.constraints, pair.among, past=pair.past, bare=pair.bare)
     wider.plain = False
-    wider.elements = merged
+    wider.elements = [side for side, _ in reversed(merged)]
     return wider
 
 
