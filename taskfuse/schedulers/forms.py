@@ -15,6 +15,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, MathExpr, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import needed, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
@@ -104,6 +105,7 @@ class Forms:
             self._add_to("with long sums in chunks", lambda last: chunk_long_sums(last.fusion, extent), anew=True)
             self._add_to("with short sums element by element", lambda last: unroll_short_sums(last.fusion, extent))
             self._add_to("with widened tensors at each reader", lambda last: narrowed(last.fusion, extent))
+            self._add_to("with narrow copies at cuts", lambda last: copied_narrow(last, extent))
             self._add_to("with wide tensors at each reader", lambda last: repeated(last.fusion, extent))
             self._add_to("with tensors computed on both sides of cuts", lambda last: again(last, extent))
             self._add_to("with positions where they are read", lambda last: positions_where_read(last.fusion, extent))
@@ -260,6 +262,23 @@ def narrowed(fusion: Fusion, extent: Sizes) -> Script | None:
             for use in uses:
                 if not isinstance(use, Assemble) and table(script.fusion, use) is not tv:
                     script.recompute(tv, [use.output])
+    return script if script.lines else None
+
+
+def copied_narrow(search: Search, extent: Sizes) -> Script | None:
+    """A copy in which what one segment widens and another one reads is widened there, where the first reads it through a view, as an image whose channels are
+    last for a norm: the first segment copies the narrow elements. ``None`` if there is no such tensor among those that move most bytes."""
+    script = Script(copy_fusion(search.fusion)[0])
+    fusion = script.fusion
+    least = CROSSING_SHARE * bytes_of(fusion, extent)
+    for tv in dict.fromkeys(fusion.tensor(old.name) for old, _ in search.crossed()):
+        expr = fusion.definition(tv)
+        if tv.is_output or not isinstance(expr, Pointwise) or expr.op is not ELEMENTWISE["cast"] or extent.elements(tv) * tv.dtype.itemsize <= least:
+            continue
+        (read,) = storage_reads(fusion, expr)
+        is_narrow = read.tensor.dtype.itemsize < tv.dtype.itemsize and read.valid is TRUE and not is_aligned(read, tv)
+        if is_narrow and (read.tensor.is_input or isinstance(fusion.definition(read.tensor), Pointwise)):
+            script.recompute(read.tensor, [tv])
     return script if script.lines else None
 
 

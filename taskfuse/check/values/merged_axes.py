@@ -1,55 +1,68 @@
-"""Axes of an element as one number: where an index is a split of merged axes, the number that they have together says it, and its digits do not.
+"""Axes of an element as one number: where an index has digits of a number, as tiles over merged axes have, the number says the element, and its digits do not.
 
 Tiles over the rows and columns of an image as one axis name an element by ``m//W`` and ``m % W``, with a number m of the writer's thread and its block. A
 table of these digits would list all blocks, as m stands inside of a quotient; in the number itself, ``W*(m//W) + m % W``, the block is a term that cancels.
 
-Lemma: for ``0 <= b, d < W``, ``a == c`` and ``b == d`` if and only if ``W*a + b == W*c + d``. If the numbers are equal, ``W*(a - c)`` is ``d - b``, which lies
-between ``-W`` and ``W``, and so is 0.
+Lemma: for ``-W < b - d < W``, ``a == c`` and ``b == d`` if and only if ``W*a + b == W*c + d``. If the numbers are equal, ``W*(a - c)`` is ``d - b``, a multiple of W
+that lies between ``-W`` and ``W``, and so is 0.
 """
 
 from __future__ import annotations
 
+from itertools import permutations
+from typing import NamedTuple
+
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.write_and_read import WriteAndRead
-from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Product, children, le, lt, prove, simplify
+from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Product, le, lt, prove, simplify
 
-_Side = tuple[Expr, Expr]
-"""What a write leaves on an axis, and what is wanted there."""
+class _Axis(NamedTuple):
+    """What a write leaves on an axis, what is wanted there, and the extent of the axis."""
+
+    left: Expr
+    wanted: Expr
+    extent: Expr
 
 
 def with_merged_axes(pair: WriteAndRead) -> WriteAndRead | None:
-    """The same question with neighboring axes of the element as one, where that leaves fewer quotients; ``None``: nowhere. An answer answers the original."""
+    """The same question with axes of the element as one, where that leaves fewer digits that no table lists; ``None``: nowhere. An answer answers the original."""
     if len(pair.shape) != len(pair.elements):
         return None
-    merged: list[tuple[_Side, Expr]] = []
-    for side, extent in zip(reversed(pair.elements), reversed(pair.shape), strict=True):
-        one = _as_one(pair, side, *merged[-1]) if merged else None
-        if one is None:
-            merged.append((side, extent))
-        else:
-            merged[-1] = one, extent * merged[-1][1]
-    if len(merged) == len(pair.elements):
+    axes = [_Axis(left, wanted, extent) for (left, wanted), extent in zip(pair.elements, pair.shape, strict=True)]
+    while (merged := _merged(pair, axes)) is not None:
+        axes = merged
+    if len(axes) == len(pair.elements):
         return None
     wider = WriteAndRead(pair.writing, pair.want, pair.storage, pair.shape, pair.skip, pair.constraints, pair.among, past=pair.past, bare=pair.bare)
     wider.plain = False
-    wider.elements = [side for side, _ in reversed(merged)]
+    wider.elements = [(axis.left, axis.wanted) for axis in axes]
     return wider
 
 
-def _as_one(pair: WriteAndRead, above: _Side, below: _Side, extent: Expr) -> _Side | None:
-    """Two axes, the second of some extent, as one; ``None`` if that does not cancel quotients, or a place on the second is not known to be inside of it."""
-    left, wanted = (simplify(a * extent + b, pair.facts) for a, b in zip(above, below, strict=True))
-    before = sum(_quotients(simplify(a - b, pair.facts)) for a, b in (above, below))
-    if _quotients(simplify(left - wanted, pair.facts)) >= before:
-        return None
-    inside = all(prove(le(0, e), pair.facts) and prove(lt(e, extent), pair.facts) for e in below)
-    return (left, wanted) if inside else None
+def _merged(pair: WriteAndRead, axes: list[_Axis]) -> list[_Axis] | None:
+    """The axes with two of them as one, in the place of the first."""
+    digits = [_digits(pair, simplify(axis.left - axis.wanted, pair.facts)) for axis in axes]
+    for high, low in permutations((k for k, found in enumerate(digits) if found), 2):
+        for width in dict.fromkeys((axes[low].extent, *(e.b for e in digits[high] if isinstance(e, FloorDiv)))):
+            left, wanted = (simplify(axes[high][k] * width + axes[low][k], pair.facts) for k in (0, 1))
+            fewer = len(_digits(pair, simplify(left - wanted, pair.facts))) < len(digits[high]) + len(digits[low])
+            if fewer and _is_below(pair, axes[low], width):
+                one = _Axis(left, wanted, axes[high].extent * width)
+                return [one if k == high else axis for k, axis in enumerate(axes) if k != low]
+    return None
 
 
-def _quotients(difference: Expr) -> int:
-    """The number of terms of a sum with a quotient or a remainder."""
-    return sum(any(isinstance(e, FloorDiv | Mod) for e in (factor, *children(factor))) for term, _ in terms_of(difference)[0] for factor in _factors(term))
+def _is_below(pair: WriteAndRead, axis: _Axis, width: Expr) -> bool:
+    """True only if two places are less than a width apart: both lie in the first places of that width, or their difference is known to be less."""
+    if all(prove(le(0, e), pair.facts) and prove(lt(e, width), pair.facts) for e in (axis.left, axis.wanted)):
+        return True
+    apart = simplify(axis.left - axis.wanted, pair.facts)
+    return prove(lt(apart, width), pair.facts) and prove(lt(-width, apart), pair.facts)
 
 
-def _factors(term: Expr) -> tuple[Expr, ...]:
-    return term.factors if isinstance(term, Product) else (term,)
+def _digits(pair: WriteAndRead, difference: Expr) -> list[FloorDiv | Mod]:
+    """The quotients and remainders in the terms of a sum that no table lists: of symbols of the write and others, or of too many values."""
+    terms, _ = terms_of(difference)
+    found = [e for term, _ in terms for e in (term.factors if isinstance(term, Product) else (term,)) if isinstance(e, FloorDiv | Mod)]
+    own = pair.spans.keys()
+    return [e for e in found if not e.free <= own and not (e.free.isdisjoint(own) and pair.countable(e.free))]
