@@ -100,8 +100,8 @@ class Forms:
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
             self._add_to("with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))
-            self._add_to("with packed factors of products", lambda last: pack_products(last.fusion, extent), anew=True)
             self._add_to("with long sums of products in chunks", lambda last: chunk_long_products(last.fusion, extent), anew=True)
+            self._add_to("with packed factors of products", lambda last: pack_products(last.fusion, extent), anew=True)
             self._add_to("with long sums in chunks", lambda last: chunk_long_sums(last.fusion, extent), anew=True)
             self._add_to("with short sums element by element", lambda last: unroll_short_sums(last.fusion, extent))
             self._add_to("with widened tensors at each reader", lambda last: narrowed(last.fusion, extent))

@@ -14,6 +14,7 @@ from typing import Any
 
 from taskfuse.deadline import DeadlineError
 from taskfuse.ir.connectivity import components
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE
@@ -384,8 +385,7 @@ class Search:
             for tv in sorted(a - parts, key=lambda tv: self.place[tv]) if len(a) > 1 else ():
                 read = [t for t in self.reads[tv] if t in owner]
                 home = owner[read[0]] if read else a
-                is_narrower = home is not a and all(owner[t] is home for t in read) and self._size(tv) < max(map(self._size, read))
-                if is_narrower and isinstance(self.fusion.definition(tv), Pointwise):
+                if home is not a and self._is_narrowed(tv) and all(owner[t] is home for t in read):
                     yield a, frozenset([tv]), home
         spaces = {p: {self._walked(tv) for tv in p} - {None} for p in segments}
         for a in segments:
@@ -394,6 +394,12 @@ class Search:
                 homes = [] if space is None else [b for b in segments if b is not a and space in spaces[b]]
                 if homes and not (follows := self._following(tv, a)) & parts and follows != a:
                     yield from ((a, follows, home) for home in homes)
+
+    def _is_narrowed(self, tv: TensorView) -> bool:
+        """True for a conversion of as many wider elements."""
+        expr = self.fusion.definition(tv)
+        is_cast = isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["cast"]
+        return is_cast and all(tv.dtype.itemsize < t.dtype.itemsize and self._size(tv) < self._size(t) for t in self.reads[tv])
 
     def _walked(self, tv: TensorView) -> Hashable:
         """The axes that a reduction of one tensor walks over; ``None`` for anything else."""
