@@ -3,8 +3,8 @@
 Tiles over the rows and columns of an image as one axis name an element by ``m//W`` and ``m % W``, with a number m of the writer's thread and its block. A
 table of these digits would list all blocks, as m stands inside of a quotient; in the number itself, ``W*(m//W) + m % W``, the block is a term that cancels.
 
-Lemma: for ``-W < b - d < W``, ``a == c`` and ``b == d`` if and only if ``W*a + b == W*c + d``. If the numbers are equal, ``W*(a - c)`` is ``d - b``, a multiple of W
-that lies between ``-W`` and ``W``, and so is 0.
+Lemma: for ``-W < b - d < W``, ``a == c`` and ``b == d`` if and only if ``W*a + b == W*c + d``. If the numbers are equal, ``W*(a - c)`` is ``d - b``, a multiple
+of W that lies between ``-W`` and ``W``, and so is 0.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.write_and_read import WriteAndRead
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Product, le, lt, prove, simplify
 
+
 class _Axis(NamedTuple):
     """What a write leaves on an axis, what is wanted there, and the extent of the axis."""
 
@@ -25,7 +26,8 @@ class _Axis(NamedTuple):
 
 
 def with_merged_axes(pair: WriteAndRead) -> WriteAndRead | None:
-    """The same question with axes of the element as one, where that leaves fewer digits that no table lists; ``None``: nowhere. An answer answers the original."""
+    """The same question with axes of the element as one, where that leaves fewer digits that no table lists; ``None``: nowhere. An answer is one to the
+    original, too."""
     if len(pair.shape) != len(pair.elements):
         return None
     axes = [_Axis(left, wanted, extent) for (left, wanted), extent in zip(pair.elements, pair.shape, strict=True)]
