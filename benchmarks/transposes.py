@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch._dynamo
 from reporting import L2_BYTES, gpu_medians, parser, publish
 
 import taskfuse as tf
@@ -99,6 +100,7 @@ def measured(name: str, views: Views, shapes: tuple[tuple[int, ...], ...], dtype
     def theirs(*given: Any) -> Any:
         return views(*given).contiguous()
 
+    torch._dynamo.reset()  # each case is one more graph of the same code
     compiled: Any = torch.compile(theirs, dynamic=False)
     one = [torch.empty(shape, device="cuda", dtype=kind) for shape in shapes]
     out = views(*one).contiguous()

@@ -74,16 +74,6 @@ class Leaf:
     is_copy: bool
     values: tuple[Read, ...] = ()
 
-    @property
-    def turned_by(self) -> int | None:
-        """The axis along which its input is contiguous, if that is not the last one and the input has the last one, too."""
-        if len(self.reads) != 1 or self.values or len(self.tensor.root) < 2 or not self.reads[0].index:
-            return None
-        *heads, end = self.reads[0].index
-        last = iteration_symbol(len(self.tensor.root) - 1)
-        positions = [k for k in range(len(self.tensor.root) - 1) if iteration_symbol(k).free & end.free]
-        return positions[0] if len(positions) == 1 and any(last.free & e.free for e in heads) and not last.free & end.free else None
-
 
 def align(
     script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView] | None = None, is_in_place: Callable[[Read, TensorView], bool] | None = None

@@ -6,10 +6,8 @@
 Each such input passes through a tile in Shared memory: read along its own contiguous axis, in vectors, and taken out of it element by element along
 that of the outputs. The chunks of a tile's rows are permuted by XOR, so that neighbors along either axis lie in different banks; tiles of few rows are not.
 
-A side of a tile is one axis, or several that follow one another in outputs and inputs alike, as rows and columns of an image do in NCHW and NHWC: tiles of one
-short axis would be mostly empty.
-
-Other axes of the outputs may have digits of the input's, as where patches become an image: only neighbors along one axis must be neighbors in the input.
+What the sides of a tile are is said in :mod:`taskfuse.schedulers.tile_sides`: one axis of the outputs, several that follow one another in memory, as rows and
+columns of an image do in NCHW and NHWC, or digits of axes, as where patches become an image.
 """
 
 from __future__ import annotations
@@ -17,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, simplify, substitute, sym
+from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -37,7 +34,6 @@ from taskfuse.schedulers.elementwise import (
     bind_vectors,
     divides,
     follow,
-    is_coalesced,
     registers,
     vector_fits,
     widest,
@@ -48,6 +44,7 @@ from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
+from taskfuse.schedulers.tile_sides import Digit, Sides, tile_sides, turned_along
 from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, Target
 
 CHUNKS = 8
@@ -111,130 +108,71 @@ def transpose(
     check_call(fusion, "transpose", config, TransposeConfig)
     extent = Sizes(fusion, sizes, target)
     check(fusion, "transpose")
-    rows = turned_axis(fusion)
-    if rows is None:
+    along = turned_digit(fusion)
+    if along is None:
         raise refuse(fusion, "transpose", "its inputs are contiguous along the last axis of the outputs, or along none", "tf.schedulers.pointwise")
     total = work(fusion, extent, turned=True)
     script = Script(fusion)
     script.comment("each tensor at its readers' points")
     leaves = align(script, fusion)
-    tiles = [leaf for leaf in leaves if turned_by(fusion, leaf) == rows]
-    chosen = config or _choose(fusion, leaves, tiles, rows, extent)
+    tiles = [leaf for leaf in leaves if turned_along(fusion, leaf) == along]
+    size = config.tile if config else _columns(tiles)
+    sides = tile_sides(fusion, tiles, config.height if config else size, size)
+    if sides is None:
+        raise refuse(fusion, "transpose", "its inputs are contiguous along one axis, and differ in others", "tf.schedulers.pointwise")
+    chosen = config or _choose(fusion, leaves, tiles, sides, extent)
     needed_bytes = chosen.tile * chosen.height * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
     if needed_bytes > extent.room:
         raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")
-    sides = _sides(fusion, tiles, rows, chosen)
     _schedule(script, leaves, tiles, sides, chosen)
     us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
-    us = max(
-        us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(fusion, sides, chosen, extent)))
-    )
+    us = max(us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(sides, chosen, extent))))
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     turned = ", ".join(leaf.reads[0].tensor.name for leaf in tiles)
     others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))
     options = tuple(Option(c, us, block=(c.threads, 1, 1)) for c in dict.fromkeys(others))
-    problem = f"{shape}, axis {rows} of the outputs is the last of {turned}"
+    problem = f"{shape}, axis {along.axis} of the outputs is the last of {turned}"
     return Chosen("transpose", problem, options[0], options, config is not None, script.text)
 
 
-def _padding(fusion: Fusion, sides: _Sides, config: TransposeConfig, extent: Sizes) -> float:
+def _padding(sides: Sides, config: TransposeConfig, extent: Sizes) -> float:
     """How many elements tiles have for each of the outputs."""
-    shape = fusion.outputs[0].shape
-    found = ((prod(extent(shape[p]) for p in own), tile) for own, tile in ((sides.rows, config.height), (sides.columns, config.tile)))
+    found = ((extent(sides.extent(own)), tile) for own, tile in ((sides.rows, config.height), (sides.columns, config.tile)))
     return prod(ceil(n / tile) * tile / max(n, 1) for n, tile in found)
 
 
-def turned_axis(fusion: Fusion) -> int | None:
-    """The axis of the outputs along which most bytes of those inputs are contiguous that are not along the last one, or ``None``."""
+def turned_digit(fusion: Fusion) -> Digit | None:
+    """The digit of the outputs along which most bytes of those inputs are contiguous that are not along the last one, or ``None``."""
     trial, _ = copy_fusion(at_readers(fusion))
-    bytes_of: dict[int, int] = {}
+    bytes_of: dict[Digit, int] = {}
     for leaf in align(Script(trial), trial):
-        if (axis := turned_by(trial, leaf)) is not None:
-            bytes_of[axis] = bytes_of.get(axis, 0) + leaf.reads[0].tensor.dtype.itemsize
-    return max(bytes_of, key=lambda axis: (bytes_of[axis], axis), default=None)
+        if (digit := turned_along(trial, leaf)) is not None:
+            bytes_of[digit] = bytes_of.get(digit, 0) + leaf.reads[0].tensor.dtype.itemsize
+    return max(bytes_of, key=lambda digit: (bytes_of[digit], digit.axis), default=None)
 
 
-def turned_by(fusion: Fusion, leaf: Leaf) -> int | None:
-    """The axis along which an input of a tile is contiguous: alone, and the input has the last axis of the outputs elsewhere; or for whole sectors, as channels
-    are in a patch whose rows and columns are digits of those of an image, where neighbors along the last axis are in different patches."""
-    if leaf.turned_by is not None or not leaf.is_copy or leaf.values or len(leaf.tensor.root) < 2 or not leaf.reads[0].index:
-        return leaf.turned_by
-    read = leaf.reads[0]
-    if read.valid is not TRUE or is_coalesced(fusion, read, leaf.tensor):
-        return None
-    sector = SECTOR_BYTES // read.tensor.dtype.itemsize
-    fits = [
-        p
-        for p, a in enumerate(leaf.tensor.root[:-1])
-        if iteration_symbol(p).free & read.index[-1].free and divides(sector, a.extent, fusion.facts()) and vector_fits(fusion, leaf, sector, p)
-    ]
-    return fits[0] if len(fits) == 1 else None
+def _columns(tiles: Sequence[Leaf]) -> int:
+    """Columns of a tile: rows of as many elements fill all banks."""
+    return max(64, CHUNKS * VECTOR_BYTES // min(leaf.tensor.dtype.itemsize for leaf in tiles))
 
 
-def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows: int, extent: Sizes) -> TransposeConfig:
+def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, extent: Sizes) -> TransposeConfig:
     chunk = VECTOR_BYTES // widest(fusion, leaves)
     facts, shape = fusion.facts(), fusion.outputs[0].shape
     vector = turned = chunk
     while vector > 1 and not divides(vector, shape[-1], facts):
         vector //= 2
-    while turned > 1 and not all(vector_fits(fusion, leaf, turned, rows) for leaf in tiles):
+    while turned > 1 and not all(vector_fits(fusion, leaf, turned, sides.digits[sides.rows[-1]].axis) for leaf in tiles):
         turned //= 2
     narrowest = min(leaf.tensor.dtype.itemsize for leaf in tiles)
-    tile = max(64, CHUNKS * VECTOR_BYTES // narrowest)
-    first = _first(fusion, tiles, rows)
-    height = 1 << (prod(extent(e) for e in shape[first : rows + 1]).bit_length() - 1)  # no more rows than there are, where they fill vectors
-    if not isinstance(shape[rows], Const) or height >= tile or height < turned or height * narrowest < SECTOR_BYTES:
+    tile, rows = _columns(tiles), sides.extent(sides.rows)
+    height = 1 << (extent(rows).bit_length() - 1)  # no more rows than there are, where they fill vectors
+    if not isinstance(rows, Const) or height >= tile or height < turned or height * narrowest < SECTOR_BYTES:
         return TransposeConfig(tile, 256, vector, turned)
     return TransposeConfig(tile, min(256, height * tile // max(vector, turned)), vector, turned, height)
 
 
-class _Sides(NamedTuple):
-    """Axes of the outputs: those that are merged into the rows of tiles, and into the columns."""
-
-    rows: range
-    columns: range
-
-
-def _sides(fusion: Fusion, tiles: Sequence[Leaf], rows: int, config: TransposeConfig) -> _Sides:
-    """The axes of a tile's sides: one each, and those before it that are before it in the inputs, too, as rows of an image before its columns, unless whole
-    tiles fill the one."""
-    root, facts = tiles[0].tensor.root, fusion.facts()
-    last = len(root) - 1
-
-    def side(axis: int, tile: int, least: int) -> range:
-        return range(axis if divides(tile, root[axis].extent, facts) else max(least, _first(fusion, tiles, axis)), axis + 1)
-
-    return _Sides(side(rows, config.height, 0), side(last, config.tile, rows + 1))
-
-
-def _first(fusion: Fusion, tiles: Sequence[Leaf], axis: int) -> int:
-    """The first of the axes up to this one that are one in each tile's input."""
-    first = axis
-    while first and all(_are_one(fusion, leaf, range(first - 1, axis + 1)) for leaf in tiles):
-        first -= 1
-    return first
-
-
-def _are_one(fusion: Fusion, leaf: Leaf, axes: range) -> bool:
-    """True if some axes are one axis of the input: the number that they have together says, times a stride, where its elements lie."""
-    (read,), root = leaf.reads, leaf.tensor.root
-    facts, number, below = fusion.facts(), sym("number"), ONE
-    for k, a in enumerate(root):
-        facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
-    digits: dict[str, Expr] = {}
-    for k in reversed(axes):
-        digits[str(iteration_symbol(k))] = number // below % root[k].extent if k > axes[0] else number // below
-        below = below * root[k].extent
-    facts = facts.with_range(str(number), 0, below - 1)
-    place = ZERO
-    for e, n in zip(read.index, read.tensor.shape, strict=True):
-        place = place * n + substitute(e, digits)
-    place = simplify(place, facts)
-    start, next_one = (simplify(substitute(place, {str(number): n}), facts) for n in (ZERO, ONE))
-    return number.free.isdisjoint(simplify(place - number * (next_one - start), facts).free)
-
-
-def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: _Sides, config: TransposeConfig) -> None:
+def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, config: TransposeConfig) -> None:
     fusion = script.fusion
     outputs = fusion.outputs
     shared = [leaf.tensor for leaf in tiles]
@@ -244,7 +182,7 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sid
     for tv in shared:
         script.on(tv).set_memory_type(MemoryType.Shared)
     left = [e.output for e in needed(fusion) if not among(e.output, outputs) and not among(e.output, shared)]
-    blocks = outputs[0].ndim - sum(len(side) - 1 for side in sides)
+    blocks = len(sides.digits) - len(sides.rows) - len(sides.columns) + 2
     for out in outputs:
         _tiles(script, out, sides, config)
         _threads(script, out, blocks, config.threads, config.tile // config.vector, config.vector)
@@ -269,16 +207,22 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sid
     script.inline_at(shared, blocks)
 
 
-def _tiles(script: Script, out: TensorView, sides: _Sides, config: TransposeConfig) -> None:
-    """[other axes, row tiles, column tiles: all on blocks | rows, columns]."""
-    call, last = script.on(out), out.ndim - 1
-    for side in reversed(sides):
+def _tiles(script: Script, out: TensorView, sides: Sides, config: TransposeConfig) -> None:
+    """[other digits, row tiles, column tiles: all on blocks | rows, columns]."""
+    call = script.on(out)
+    for axis in reversed(range(out.ndim)):
+        weights = [d.weight for d in sides.digits if d.axis == axis]
+        for k, weight in enumerate(weights[:-1]):
+            call.split(axis + k, weight)
+            # the rest below it is split by the next
+    others = [p for p in range(len(sides.digits)) if p not in (*sides.rows, *sides.columns)]
+    order = [*others, *sides.rows, *sides.columns]
+    if order != sorted(order):
+        call.reorder(order)
+    last = len(others) + 1
+    for axis, side in ((last - 1, sides.rows), (last, sides.columns)):
         for _ in side[1:]:
-            call.merge(side[0])
-            last -= 1
-    rows = sides.rows[0]
-    if rows != last - 1:
-        call.reorder({rows: last - 1})
+            call.merge(axis)
     call.split(last, config.tile).split(last - 1, config.height).reorder({last: last + 1})
     for axis in range(last + 1):
         call.bind(axis, P.BIDx)

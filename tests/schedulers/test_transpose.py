@@ -64,12 +64,23 @@ def test_axes_of_any_extent_are_one_side_of_a_tile() -> None:
         assert evaluate(kernel.grid[0], {"N": 2, "C": 40, "H": 5, "W": 9}) == 2
 
 
-def test_axes_that_are_apart_in_an_input_stay_apart() -> None:
-    """Rows and columns of the outputs change places in the input."""
+def test_axes_that_change_places_are_one_side_in_the_order_of_the_input() -> None:
     with tf.Fusion("apart") as fusion:
         x = tf.define_tensor([2, 64, 12, 14], dtype=tf.bfloat16, name="x")
         fusion.add_output(tf.permute(x, [0, 3, 2, 1]) * 2)
-    checked(fusion, [array(2, 64, 12, 14, dtype=tf.bfloat16)])
+    step = checked(fusion, [array(2, 64, 12, 14, dtype=tf.bfloat16)]).steps[0]
+    assert tf.lower(step.fusion).grid[0] == const(2 * 3)
+
+
+def test_windows_of_an_image_are_taken_along_its_rows() -> None:
+    """Pixels of several windows are neighbors: rows of a tile are digits of the number of the window and of that of the pixel."""
+    with tf.Fusion("windows") as fusion:
+        x = tf.define_tensor([1, 64, 16, 16], dtype=tf.bfloat16, name="x")
+        y = tf.permute(tf.reshape(x, [1, 64, 4, 4, 4, 4]), [0, 2, 4, 3, 5, 1])
+        fusion.add_output(tf.exp(tf.reshape(y, [16, 16, 64])))
+    step = checked(fusion, [array(1, 64, 16, 16, dtype=tf.bfloat16)]).steps[0]
+    assert step.schedule.scheduler == "transpose"
+    assert tf.lower(step.fusion).grid[0] == const(4)
 
 
 def test_a_matrix_and_its_transpose() -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.write_and_read import WriteAndRead
-from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Product, le, lt, prove, simplify
+from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Product, const, le, lt, prove, simplify
 
 
 class _Axis(NamedTuple):
@@ -31,14 +31,32 @@ def with_merged_axes(pair: WriteAndRead) -> WriteAndRead | None:
     if len(pair.shape) != len(pair.elements):
         return None
     axes = [_Axis(left, wanted, extent) for (left, wanted), extent in zip(pair.elements, pair.shape, strict=True)]
-    while (merged := _merged(pair, axes)) is not None:
-        axes = merged
-    if len(axes) == len(pair.elements):
+    found = _all_merged(pair, axes) or _all_merged(pair, [digit for axis in axes for digit in _split(pair, axis)])
+    if found is None:
         return None
     wider = WriteAndRead(pair.writing, pair.want, pair.storage, pair.shape, pair.skip, pair.constraints, pair.among, past=pair.past, bare=pair.bare)
     wider.plain = False
-    wider.elements = [(axis.left, axis.wanted) for axis in axes]
+    wider.elements = [(axis.left, axis.wanted) for axis in found]
     return wider
+
+
+def _split(pair: WriteAndRead, axis: _Axis) -> list[_Axis]:
+    """The quotient and the remainder of an axis, instead of it, for each digit in its place that has a weight: both are equal if and only if the axis is."""
+    weights = {k for term, k in terms_of(simplify(axis.left, pair.facts))[0] if k > 1 and _digits(pair, term)}
+    if not weights:
+        return [axis]
+    weight = const(max(weights))
+    high = _Axis(simplify(axis.left // weight, pair.facts), simplify(axis.wanted // weight, pair.facts), axis.extent // weight)
+    low = _Axis(simplify(axis.left % weight, pair.facts), simplify(axis.wanted % weight, pair.facts), weight)
+    return [high, *_split(pair, low)]
+
+
+def _all_merged(pair: WriteAndRead, axes: list[_Axis]) -> list[_Axis] | None:
+    """The axes with as many as possible as one; ``None`` if no two are."""
+    found = None
+    while (merged := _merged(pair, axes)) is not None:
+        found = axes = merged
+    return found
 
 
 def _merged(pair: WriteAndRead, axes: list[_Axis]) -> list[_Axis] | None:
