@@ -39,6 +39,7 @@ from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.short_runs import sum_short_runs_last
 from taskfuse.schedulers.short_sums import unroll_short_sums
+from taskfuse.schedulers.unit_axes import without_unit_axes
 from taskfuse.schedulers.walks import walks_apart
 
 WIDE_SHARE: Final = 0.5
@@ -108,6 +109,7 @@ class Forms:
             self._add_to("with narrow copies at cuts", lambda last: copied_narrow(last, extent))
             self._add_to("with wide tensors at each reader", lambda last: repeated(last.fusion, extent))
             self._add_to("with tensors computed on both sides of cuts", lambda last: again(last, extent))
+            self._add_to("without axes of one element", lambda last: without_unit_axes(last.fusion))
             self._add_to("with positions where they are read", lambda last: positions_where_read(last.fusion, extent))
 
         def gather() -> Script | None:

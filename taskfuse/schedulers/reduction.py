@@ -213,6 +213,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         phases=phases.count,
         loads=tuple(tv.dtype.itemsize for tv in own if tv in contiguous),
         crossed=sum(_is_crossed(fusion, keys, tv, beside) for tv in own if tv in contiguous),
+        spread=sum(_is_spread(keys, tv, beside) for tv in fusion.inputs if space.is_inner and tv in wide - private and among(tv, space.loads)),
         scattered=sum(keys.key(tv.logical[-1]) != beside for tv in whole if tv.logical[-1].extent is not ONE),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
         loaded=float(once),
@@ -242,6 +243,13 @@ def _is_crossed(fusion: Fusion, keys: Keys, tv: TensorView, beside: Key) -> bool
     expr = fusion.definition(tv)
     axis = next((p for p, a in enumerate(tv.root) if keys.key(a) == beside), None)
     return axis is not None and isinstance(expr, Pointwise) and not is_coalesced(fusion, storage_reads(fusion, expr)[0], tv, axis)
+
+
+def _is_spread(keys: Keys, tv: TensorView, beside: Key) -> bool:
+    """True if the last axis of an input that has one element is behind the contiguous axis, whose key is given."""
+    *before, last = tv.logical
+    inner = next((a for a in reversed(before) if a.extent is not ONE), None)
+    return last.extent is ONE and inner is not None and keys.key(inner) == beside
 
 
 def _long(axes: Sequence[Axis]) -> int:
