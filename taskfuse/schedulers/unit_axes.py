@@ -6,10 +6,12 @@ a vector of means; but elements of the last axis of a tensor are what vectors ar
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.expr import MathExpr, Pointwise, Read
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE
+from taskfuse.ir.scalar import ONE, TRUE, Expr
 from taskfuse.ir.storage import needed, resolve, storage_reads
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import is_whole, own_index
@@ -35,7 +37,7 @@ def _turned(fusion: Fusion, expr: MathExpr) -> list[int]:
     return [p for p in found if p is not None and p < len(expr.output.root) - 1]
 
 
-def _units(fusion: Fusion, expr: MathExpr, turned: set[tuple[object, int]]) -> list[int]:
+def _units(fusion: Fusion, expr: MathExpr, turned: Set[tuple[Expr, int]]) -> list[int]:
     """The operands of an expression that are inputs with a last axis of one element and one of ``turned`` before it."""
     found: list[int] = []
     for k, operand in enumerate(expr.operands):
