@@ -59,8 +59,8 @@ class RowProblem:
         crossed: how many of those inputs have their elements along another axis side by side: each element of a vector is an access of its own, and each thread
             along the vectors reads another line of memory.
         scattered: how many outputs have them so: a warp stores a part of a sector for each of its threads.
-        spread: how many inputs that all rows share have them so, by an axis of one element: each element of a vector is an access of its own, whose neighbors in
-            a warp are a vector apart.
+        spread: how many inputs that all rows share have them so, by an axis of one element: each element of a vector is an access of its own, whose
+            neighbors in a warp are a vector apart.
         beside: the same of inputs that lack the contiguous axis: a vector of the others takes one element of theirs, such as a row's place in a table.
         again: bytes that phases after the first to need them load again, if nothing is kept; ``None``: each phase needs all inputs.
         common: bytes of an element, of each input that all rows share, such as weights.

@@ -18,7 +18,7 @@ from taskfuse.schedulers.elementwise import Leaf, divides
 from taskfuse.target import SECTOR_BYTES
 
 
-class Digit(NamedTuple):
+class AxisDigit(NamedTuple):
     """A digit of an axis: ``axis // weight % extent``."""
 
     axis: int
@@ -34,7 +34,7 @@ class Sides(NamedTuple):
         rows, columns: positions in ``digits``, the last one innermost.
     """
 
-    digits: tuple[Digit, ...]
+    digits: tuple[AxisDigit, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
 
@@ -46,7 +46,7 @@ class Sides(NamedTuple):
         return total
 
 
-def turned_along(fusion: Fusion, leaf: Leaf) -> Digit | None:
+def turned_along(fusion: Fusion, leaf: Leaf) -> AxisDigit | None:
     """The digit along which an input is contiguous, if that is not the last one of the outputs, and the input has that one, too. Where axes have several
     digits, neighbors along the last one may be far apart, so that whole sectors must be neighbors along the others."""
     if len(leaf.reads) != 1 or leaf.values or not leaf.reads[0].index:
@@ -92,7 +92,7 @@ def _follows(sides: Sides, strides: Sequence[Sequence[Expr]], above: int, below:
     return sides.digits[above].axis == sides.digits[below].axis or all(own[above] is own[below] * sides.digits[below].extent for own in strides)
 
 
-def _digits(position: int, axis: Axis, reads: Sequence[Read]) -> Iterator[Digit]:
+def _digits(position: int, axis: Axis, reads: Sequence[Read]) -> Iterator[AxisDigit]:
     """The digits of an axis in the indices of reads, the first one outermost; the axis itself, if they are not one number's."""
     own, points = iteration_symbol(position), {1}
     stack = [e for read in reads for e in read.index if own.free & e.free]
@@ -111,13 +111,13 @@ def _digits(position: int, axis: Axis, reads: Sequence[Read]) -> Iterator[Digit]
     weights = sorted(points)
     ends = [*weights[1:], axis.extent.value if isinstance(axis.extent, Const) else 0]
     if len(weights) == 1 or any(end % weight or end <= weight for weight, end in zip(weights, ends, strict=True)):
-        yield Digit(position, ONE, axis.extent)
+        yield AxisDigit(position, ONE, axis.extent)
         return
     for weight, end in zip(reversed(weights), reversed(ends), strict=True):
-        yield Digit(position, const(weight), const(end // weight))
+        yield AxisDigit(position, const(weight), const(end // weight))
 
 
-def _strides(fusion: Fusion, read: Read, root: Sequence[Axis], digits: Sequence[Digit]) -> list[Expr] | None:
+def _strides(fusion: Fusion, read: Read, root: Sequence[Axis], digits: Sequence[AxisDigit]) -> list[Expr] | None:
     """How far apart in the input neighbors along each digit lie; ``None`` if that is not the same everywhere."""
     facts, names = fusion.facts(), [private(f"digit{k}") for k in range(len(digits))]
     value: dict[str, Expr] = {str(iteration_symbol(k)): ZERO for k in range(len(root))}

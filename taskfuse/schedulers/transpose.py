@@ -44,7 +44,7 @@ from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
-from taskfuse.schedulers.tile_sides import Digit, Sides, tile_sides, turned_along
+from taskfuse.schedulers.tile_sides import AxisDigit, Sides, tile_sides, turned_along
 from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, Target
 
 CHUNKS = 8
@@ -141,10 +141,10 @@ def _padding(sides: Sides, config: TransposeConfig, extent: Sizes) -> float:
     return prod(ceil(n / tile) * tile / max(n, 1) for n, tile in found)
 
 
-def turned_digit(fusion: Fusion) -> Digit | None:
+def turned_digit(fusion: Fusion) -> AxisDigit | None:
     """The digit of the outputs along which most bytes of those inputs are contiguous that are not along the last one, or ``None``."""
     trial, _ = copy_fusion(at_readers(fusion))
-    bytes_of: dict[Digit, int] = {}
+    bytes_of: dict[AxisDigit, int] = {}
     for leaf in align(Script(trial), trial):
         if (digit := turned_along(trial, leaf)) is not None:
             bytes_of[digit] = bytes_of.get(digit, 0) + leaf.reads[0].tensor.dtype.itemsize

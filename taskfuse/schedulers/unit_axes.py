@@ -6,7 +6,7 @@ a vector of means; but elements of the last axis of a tensor are what vectors ar
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.expr import MathExpr, Pointwise, Read
@@ -37,7 +37,7 @@ def _turned(fusion: Fusion, expr: MathExpr) -> list[int]:
     return [p for p in found if p is not None and p < len(expr.output.root) - 1]
 
 
-def _units(fusion: Fusion, expr: MathExpr, turned: Set[tuple[Expr, int]]) -> list[int]:
+def _units(fusion: Fusion, expr: MathExpr, turned: AbstractSet[tuple[Expr, int]]) -> list[int]:
     """The operands of an expression that are inputs with a last axis of one element and one of ``turned`` before it."""
     found: list[int] = []
     for k, operand in enumerate(expr.operands):

@@ -8,7 +8,7 @@ import taskfuse as tf
 from taskfuse.ir.scalar import const
 from taskfuse.schedulers.elementwise import align
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.tile_sides import Digit, Sides, tile_sides, turned_along
+from taskfuse.schedulers.tile_sides import AxisDigit, Sides, tile_sides, turned_along
 from tests.schedulers.fusions import tensor
 from tests.schedulers.tried import built
 
@@ -31,7 +31,7 @@ CASES: list[tuple[Shape, Views, int | None, list[str], list[str]]] = [
 ]
 
 
-def sides_of(shape: Shape, views: Views, height: int = 64, width: int = 64) -> tuple[Digit | None, Sides | None]:
+def sides_of(shape: Shape, views: Views, height: int = 64, width: int = 64) -> tuple[AxisDigit | None, Sides | None]:
     fusion = built(lambda: [tf.exp(views(tensor("x", *shape, dtype=tf.bfloat16)))])
     (leaf,) = align(Script(fusion), fusion)
     return turned_along(fusion, leaf), tile_sides(fusion, [leaf], height, width)
@@ -54,7 +54,7 @@ def test_digits_of_an_axis() -> None:
     _, sides = sides_of((2, 64, 56, 56), lambda x: x.reshape(2, 64, 8, 7, 8, 7).permute(0, 2, 4, 3, 5, 1).reshape(128, 49, 64))
     assert sides is not None
     first = [d for d in sides.digits if d.axis == 0]
-    assert first == [Digit(0, const(64), const(2)), Digit(0, const(8), const(8)), Digit(0, const(1), const(8))]
+    assert first == [AxisDigit(0, const(64), const(2)), AxisDigit(0, const(8), const(8)), AxisDigit(0, const(1), const(8))]
     assert [str(d.extent) for d in sides.digits if d.axis == 1] == ["7", "7"]
 
 
