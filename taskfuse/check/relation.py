@@ -217,9 +217,6 @@ class Relation:
                 self._learn(a)
                 equations.append((a, a))
             case Mod(a, Const(value=m)) if m > 0:
-                for other in [f.a for f in self._facts if isinstance(f, FloorDiv) and f.b is e.b]:
-                    if (other - a) % m is const(0):  # a multiple of m was dropped: it is m*(other//m) + a % m
-                        self._learn(other)
                 for dividend, k, whole in quotients_in(a):
                     if self.known(dividend % k):  # what is missing to k*a, of which the remainder by k*m is known then
                         self._learn(whole % (k * m))

@@ -51,14 +51,6 @@ def test_what_follows_from_equal_indices(first: str, second: str, known: list[st
         assert not found.known(parse_expr(e)), e
 
 
-def test_a_remainder_from_which_multiples_were_dropped_is_that_of_the_number() -> None:
-    number = "threadIdx.x + 2*(threadIdx.y % 3)"
-    index = f"({number})//6, (threadIdx.x + 2*threadIdx.y) % 6"
-    assert relation(index, index, "6, 6").known(parse_expr(number))
-    other = f"({number})//6, (threadIdx.x + 4*threadIdx.y) % 6"
-    assert not relation(other, other, "6, 6").known(parse_expr(number))
-
-
 def test_threads_of_one_block_have_its_index() -> None:
     found = relation(T, T)
     assert {"blockIdx.x", "blockIdx.y", "threadIdx.z"} <= found.equal
