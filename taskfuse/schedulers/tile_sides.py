@@ -75,8 +75,8 @@ def tile_sides(fusion: Fusion, tiles: Sequence[Leaf], height: int, width: int) -
     if len(strides) < len(tiles) or any(len(own) != 1 or own != inner[0] for own in inner) or inner[0] == [last] or any(own[last] is ZERO for own in strides):
         return None
     sides = Sides(digits, (inner[0][0],), (last,))
-    while not divides(width, sides.extent(sides.columns), facts) and _follows(sides, strides, below := sides.columns[0] - 1, sides.columns[0]):
-        sides = sides._replace(columns=(below, *sides.columns))
+    while not divides(width, sides.extent(sides.columns), facts) and _follows(sides, strides, before := sides.columns[0] - 1, sides.columns[0]):
+        sides = sides._replace(columns=(before, *sides.columns))
     while not divides(height, length := sides.extent(sides.rows), facts):
         above = [p for p in range(len(digits)) if p not in (*sides.rows, *sides.columns) and all(simplify(own[p] - length, facts) is ZERO for own in strides)]
         if not above:

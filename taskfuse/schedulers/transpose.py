@@ -214,7 +214,6 @@ def _tiles(script: Script, out: TensorView, sides: Sides, config: TransposeConfi
         weights = [d.weight for d in sides.digits if d.axis == axis]
         for k, weight in enumerate(weights[:-1]):
             call.split(axis + k, weight)
-            # the rest below it is split by the next
     others = [p for p in range(len(sides.digits)) if p not in (*sides.rows, *sides.columns)]
     order = [*others, *sides.rows, *sides.columns]
     if order != sorted(order):
