@@ -75,16 +75,6 @@ class Leaf:
     is_copy: bool
     values: tuple[Read, ...] = ()
 
-    @property
-    def turned_by(self) -> int | None:
-        """The axis along which its input is contiguous, if that is not the last one and the input has the last one, too."""
-        if len(self.reads) != 1 or self.values or len(self.tensor.root) < 2 or not self.reads[0].index:
-            return None
-        *heads, end = self.reads[0].index
-        last = iteration_symbol(len(self.tensor.root) - 1)
-        positions = [k for k in range(len(self.tensor.root) - 1) if iteration_symbol(k).free & end.free]
-        return positions[0] if len(positions) == 1 and last in heads and not last.free & end.free else None
-
 
 def align(
     script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView] | None = None, is_in_place: Callable[[Read, TensorView], bool] | None = None
@@ -433,11 +423,11 @@ def gathered(read: Read, asked: float, extent: Sizes) -> float:
     return extent.target.gathered(asked, extent.elements(read.tensor) * read.tensor.dtype.itemsize, parts)
 
 
-def is_coalesced(fusion: Fusion, read: Read, reader: TensorView) -> bool:
-    """True if neighbors along the reader's last axis read neighbors, or one element; at least as many as lie in a sector of memory."""
+def is_coalesced(fusion: Fusion, read: Read, reader: TensorView, axis: int = -1) -> bool:
+    """True if neighbors along an axis of the reader read neighbors, or one element; at least as many as lie in a sector of memory."""
     if not reader.root or not read.index:
         return True
-    last = len(reader.root) - 1
+    last = axis % len(reader.root)
     if not any(iteration_symbol(last).free & e.free for e in read.index[:-1]):
         return True
     *heads, _ = _along(fusion, read, reader, last, SECTOR_BYTES // read.tensor.dtype.itemsize)
