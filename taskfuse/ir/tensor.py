@@ -399,6 +399,10 @@ class TensorView(ArrayMethods):
 
         Outputs among these tensors are then assembled from their parts (the scatter form of ``tf.cat``), which needs no code; the others leave
         the fusion. Returns the parts, output by output, in order.
+
+        A reduction without a schedule, for instance one that joins the partial results of ``rfactor``, becomes updates of its elements in memory: each term is
+        combined with its element by one atomic step, so sums of floats may differ in rounding from run to run. Returns what the elements begin with, and the
+        updates.
         """
         return scheduling().scatter(self)
 

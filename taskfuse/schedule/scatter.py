@@ -3,7 +3,7 @@
 In gather form the loops of the result find the part that holds an element. Here each part is computed by itself, through every function up to the
 outputs, and stored at its place in them; the outputs are then assembled from their parts, which takes no code. Functions may have the axes of the
 concatenation in another order: so do their parts. Tiles of ragged rows (:mod:`taskfuse.ir.row_tiles`) are one part, whose rows that belong to other tiles are
-not stored.
+not stored. The parts of a sum are its terms (:mod:`taskfuse.schedule.send_terms`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, FirstValid, IndexValue, MathExpr, Operand, Pointwise, Read, View
+from taskfuse.ir.expr import Assemble, FirstValid, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.offsets import offsets_name
 from taskfuse.ir.row_tiles import RowTiles
@@ -23,6 +23,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call
+from taskfuse.schedule.send_terms import send_terms
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,11 +85,13 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
 
     Raises:
         ScheduleError: ``tv`` is neither a concatenation of tensors nor ragged rows of tiles, a reader, or a reader of a tensor computed
-            from it, is not elementwise, or one of these tensors is scheduled already.
+            from it, is not elementwise, or one of these tensors is scheduled already; of a reduction, see :func:`send_terms`.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("scatter", tv)
     fusion = tv.fusion
+    if isinstance(tv.definition, Reduction):
+        return send_terms(call)
     parts = _parts(call)
     readers = _readers(call)
     for x in readers:

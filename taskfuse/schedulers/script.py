@@ -111,12 +111,14 @@ class Script:
         adjacent: int | None = None,
         rows: int | None = None,
         along: int | None = None,
+        beside: Sequence[TensorView] = (),
     ) -> tuple[TensorView, ...]:
         """:func:`taskfuse.cascade`; what it makes is found by name."""
         more = [x for x in (parts, adjacent) if x is not None]
         by = "".join(f", {name}={value}" for name, value in (("rows", rows), ("along", along)) if value is not None)
+        by += f", beside={self.spell(list(beside))}" if beside else ""
         self._write(f"tf.cascade({', '.join(map(self.spell, [list(reductions), chunk, *more]))}{by})")
-        return cascade(reductions, chunk, *more, rows=rows, along=along)
+        return cascade(reductions, chunk, *more, rows=rows, along=along, beside=beside)
 
     def chunk_cascade(self, reductions: Sequence[TensorView], n: int, multiple: int) -> tuple[TensorView, ...]:
         """:func:`taskfuse.chunk_cascade`."""
