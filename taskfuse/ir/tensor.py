@@ -187,7 +187,7 @@ class TensorView(ArrayMethods):
         """``axis`` as a nonnegative position in the loop domain. Raises :class:`ScheduleError` if none exists."""
         n = len(self.schedule.loop)
         help = f"use an axis in [{-n}, {n - 1}]" if n else None
-        if not isinstance(axis, SupportsIndex):
+        if not isinstance(axis, int | SupportsIndex):  # the second alone looks at methods by name
             raise ScheduleError(call=call, tensor=self.name, reason=f"{shown(axis)} is not a position of an axis", help=help, location=caller())
         found = axis.__index__()
         if not -n <= found < n:
