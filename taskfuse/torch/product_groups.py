@@ -4,12 +4,14 @@ torch multiplies matrices as fast as taskfuse does; a fusion saves the round tri
 product's sums, also of two products that are combined, as in a gated unit. One value leaves a group, or parts of one, so it is convex
 wherever its operands come from; for the levels of the partition it is like a node left to torch.
 
-The cost models of the schedulers give the time of the group; the time of torch is at least that of the products and of one kernel for the rest, or, if the
-rest would be one kernel with readers of the result anyway, of a read of the products (:mod:`taskfuse.torch.worth`).
+The cost models of the schedulers give the time of the group; the time of torch is at least that of the products and of one kernel for the rest. If the
+rest would be one kernel with readers of the result anyway, these read the result of the group, and with torch's products what the rest reads
+(:mod:`taskfuse.torch.worth`): a cast to a wider dtype, for one, is not worth a group.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import getitem
 from typing import Final
@@ -47,6 +49,8 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
 
     Args:
         plan: the fate of every node; of products, that of torch's.
+
+    Of the groups of a product, the greatest that is expected to be no slower than torch is taken, or a smaller one that gains more.
     """
     place = {node: k for k, node in enumerate(graph.nodes)}
     writes = [k for node, k in place.items() if mutates(node)]
@@ -54,6 +58,8 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     for node in graph.nodes:
         if not _is_free(node, plan):
             continue
+        best: list[Node] = []
+        gain = -math.inf
         for group in _alone(node) if op_name(node) in (*ATTENTION, *GRADIENTS) else _around(node, plan):
             group.sort(key=place.__getitem__)
             if any(place[group[0]] < k < place[group[-1]] for k in writes):
@@ -62,13 +68,15 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
             if times is None:
                 continue
             ours, theirs = times
-            if ours <= theirs:
-                for member in group:
-                    plan.kinds[member] = NodeKind.MATH
-                    plan.reasons.pop(member, None)
-                found.append(group)
+            if best and theirs - ours <= gain:
                 break
+            if ours <= theirs:
+                best, gain = group, theirs - ours
             plan.reasons[node] = f"{JOINED[op_name(node)]}, expected times: {ours:.0f} us as a fusion, {theirs:.0f} us by torch"
+        for member in best:
+            plan.kinds[member] = NodeKind.MATH
+            plan.reasons.pop(member, None)
+        found += [best] if best else []
     return found
 
 
