@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 from taskfuse.ir.expr import Reduction
 from taskfuse.torch.settings import Settings
+from tests.calls import Of
 from tests.torch.graphs import check
 
 ALONE = Settings(strict=True, run="reference", cache=False, least=1, products=True)
@@ -51,7 +52,7 @@ def gradient(row: Any, place: Any, factor: Any) -> Any:
     return given - torch.exp(row) * given.sum(1, keepdim=True)
 
 
-def reductions(function: Callable[..., Any], *inputs: Any) -> int:
+def reductions(function: Of[Any, Any], *inputs: Any) -> int:
     """How many a fusion has whose values are torch's."""
     return sum(isinstance(e, Reduction) for region, _ in check(function, *inputs).fusions.values() for e in region.fusion.exprs())
 
