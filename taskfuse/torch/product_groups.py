@@ -50,7 +50,7 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     Args:
         plan: the fate of every node; of products, that of torch's.
 
-    Of the groups of a product, the greatest that is expected to be no slower than torch is taken, or a smaller one that gains more.
+    Of the groups of a product, the greatest that is expected to be no slower than torch is taken, or a smaller one that gains more since its result is narrower.
     """
     place = {node: k for k, node in enumerate(graph.nodes)}
     writes = [k for node, k in place.items() if mutates(node)]
@@ -62,15 +62,13 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
         gain = -math.inf
         for group in _alone(node) if op_name(node) in (*ATTENTION, *GRADIENTS) else _around(node, plan):
             group.sort(key=place.__getitem__)
-            if any(place[group[0]] < k < place[group[-1]] for k in writes):
+            if any(place[group[0]] < k < place[group[-1]] for k in writes) or (best and not _is_narrower(group[-1], best[-1])):
                 continue
             times = _times(group, plan)
             if times is None:
                 continue
             ours, theirs = times
-            if best and theirs - ours <= gain:
-                break
-            if ours <= theirs:
+            if ours <= theirs and theirs - ours > gain:
                 best, gain = group, theirs - ours
             plan.reasons[node] = f"{JOINED[op_name(node)]}, expected times: {ours:.0f} us as a fusion, {theirs:.0f} us by torch"
         for member in best:
@@ -83,6 +81,11 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
 def _is_free(node: Node, plan: GraphPartition) -> bool:
     """Whether a node is a product that torch would compute and a fusion can be made of."""
     return plan.kinds[node] is NodeKind.TORCH and node in plan.able and plan.reasons.get(node, "").startswith(JOINED.get(op_name(node), "-"))
+
+
+def _is_narrower(node: Node, other: Node) -> bool:
+    """Whether the elements of a node have fewer bytes than those of another."""
+    return node.meta["val"].element_size() < other.meta["val"].element_size()
 
 
 def _alone(node: Node) -> list[list[Node]]:
