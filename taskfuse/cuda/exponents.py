@@ -32,7 +32,6 @@ from taskfuse.kir.walk import Body
 
 COPY, MUL, SUB, FMA = (ELEMENTWISE[name] for name in ("copy", "mul", "sub", "fma"))
 EXTREMES = (ELEMENTWISE["maximum"], ELEMENTWISE["minimum"])
-BOUNDED = (ELEMENTWISE["tanh"], ELEMENTWISE["sin"], ELEMENTWISE["cos"])
 LOG2_E = math.log2(math.e)
 
 
@@ -61,7 +60,7 @@ def _moderate(kernel: Kernel) -> frozenset[str]:
         match s:
             case Wgmma(acc=acc) | Mma(acc=acc):
                 found.add(acc.buffer)
-            case Compute(op=op, out=out) if op in BOUNDED:
+            case Compute(op=op, out=out) if op.bound is not None:
                 found.add(out.buffer)
             case Compute(op=op, out=out, operands=(Immediate(value=value),)) if op is COPY and value == 0:
                 pass

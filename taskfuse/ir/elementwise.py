@@ -14,9 +14,11 @@ from typing import TypedDict, Unpack
 
 import numpy as np
 
+from taskfuse.ir import function_ranges as ranges
+from taskfuse.ir import numpy_functions as by_numpy
 from taskfuse.ir import special_functions
-from taskfuse.ir.elementwise_function import Array, DTypeRule, Elementwise, Function
-from taskfuse.ir.modular import inverse, power
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise, Function, RangeRule
+from taskfuse.ir.modular import inverse
 from taskfuse.ir.spelling import (
     AND,
     OR,
@@ -44,143 +46,8 @@ class _Facts(TypedDict, total=False):
     numpy: str | None
     slots: int
     short_slots: int | None
-
-
-# -- NumPy implementations that NumPy does not have in this form ------------------------------------------------------------------------------
-
-
-_erf = special_functions.per_element(math.erf)
-_erfc = special_functions.per_element(math.erfc)
-
-
-def _copy(x: Array) -> Array:
-    return x
-
-
-def _constant(x: Array, value: float) -> Array:
-    return np.asarray(value, x.dtype)
-
-
-def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
-
-
-def _rsqrt(x: Array) -> Array:
-    return 1 / np.sqrt(x)
-
-
-def _gelu(x: Array) -> Array:
-    # 0.5 * x * (1 + erf(x / sqrt 2)), without the cancellation for negative x
-    return _constant(x, 0.5) * x * _erfc(x * _constant(x, -math.sqrt(0.5)))
-
-
-def _gelu_tanh(x: Array) -> Array:
-    # Hendrycks and Gimpel, "Gaussian Error Linear Units", section 2
-    inner = _constant(x, math.sqrt(2 / math.pi)) * (x + _constant(x, 0.044715) * x * x * x)
-    return _constant(x, 0.5) * x * (1 + np.tanh(inner))
-
-
-def _silu(x: Array) -> Array:
-    return x / (1 + np.exp(-x))
-
-
-def _relu(x: Array) -> Array:
-    return np.maximum(x, _constant(x, 0))
-
-
-def _is_whole(x: Array) -> bool:
-    return x.dtype.kind in "iub"  # floats of ml_dtypes are of kind V
-
-
-def _round(x: Array) -> Array:
-    return x if _is_whole(x) else np.rint(x)
-
-
-def _floor(x: Array) -> Array:
-    return x if _is_whole(x) else np.floor(x)
-
-
-def _ceil(x: Array) -> Array:
-    return x if _is_whole(x) else np.ceil(x)
-
-
-def _trunc(x: Array) -> Array:
-    return x if _is_whole(x) else np.trunc(x)
-
-
-def _pow(a: Array, b: Array) -> Array:
-    if a.dtype.kind != "i":
-        return np.power(a, b)
-    # NumPy refuses negative powers of integers: here they are the reciprocal, truncated
-    inverse = np.where(a == 1, 1, np.where(a == -1, 1 - 2 * (b & 1), 0)).astype(a.dtype)
-    return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
-
-
-def _float_bits(x: Array) -> Array:
-    one = np.array(np.nan, x.dtype)  # of any NaN the bits of one
-    return np.where(np.isnan(x), np.abs(one), x).astype(x.dtype).view(f"u{x.dtype.itemsize}")
-
-
-def _float_of_bits(x: Array) -> Array:
-    return np.asarray(x).view(f"f{x.dtype.itemsize}")
-
-
-def _philox(key: Array, counter: Array, place: Array) -> Array:
-    # Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", 2011: Philox 4x32, ten rounds
-    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
-    wide = [np.asarray(x).astype(np.uint64) for x in (key, counter, place)]
-    left, right = wide[0] & low, wide[0] >> shift
-    sequence, word = wide[2] >> np.uint64(2), wide[2] & np.uint64(3)
-    a, b, c, d = wide[1] & low, wide[1] >> shift, sequence & low, sequence >> shift
-    for _ in range(10):
-        first, second = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
-        a, b, c, d = (second >> shift) ^ b ^ left, second & low, (first >> shift) ^ d ^ right, first & low
-        left, right = (left + np.uint64(0x9E3779B9)) & low, (right + np.uint64(0xBB67AE85)) & low
-    return np.asarray(np.select([word == 0, word == 1, word == 2], [a, b, c], d)).astype(np.asarray(key).dtype)
-
-
-def _clamp(x: Array, low: Array, high: Array) -> Array:
-    return np.minimum(np.maximum(x, low), high)
-
-
-def _lerp(a: Array, b: Array, t: Array) -> Array:
-    return a + t * (b - a)
-
-
-def _fma(a: Array, b: Array, c: Array) -> Array:
-    if a.dtype == np.float32:
-        # the product of two float32 is exact in float64: one rounding of the product less, as the instruction does
-        return (a.astype(np.float64) * b + c).astype(np.float32)
-    return a * b + c
-
-
-def _modular_fma(a: Array, b: Array, c: Array) -> Array:
-    return a * b + c
-
-
-def _modular_lerp(a: Array, b: Array, t: Array) -> Array:
-    return a + t * (b - a)
-
-
-def _modular_div(a: Array, b: Array) -> Array:
-    # linear in the dividend, so that division distributes over sums as it does over the reals
-    return a * inverse(b)
-
-
-def _modular_exp(x: Array) -> Array:
-    return power(5, x)
-
-
-def _modular_exp2(x: Array) -> Array:
-    return power(13, x)
-
-
-def _modular_false(x: Array) -> Array:
-    return np.zeros(x.shape, np.bool_)
-
-
-def _modular_true(x: Array) -> Array:
-    return np.ones(x.shape, np.bool_)
+    bound: float | None
+    ranges: RangeRule | None
 
 
 # -- the tables -----------------------------------------------------------------------------------------------------------------------
@@ -207,16 +74,27 @@ _CLAMP = numbers(
 
 _ROWS = (
     # moving values
-    _unary("copy", _SAME, _copy, anywhere("{0}", moves=True), "A copy of ``x`` in its own storage.", modular=_copy, torch="clone", numpy="copy"),
+    _unary(
+        "copy",
+        _SAME,
+        by_numpy.same,
+        anywhere("{0}", moves=True),
+        "A copy of ``x`` in its own storage.",
+        modular=by_numpy.same,
+        torch="clone",
+        numpy="copy",
+        ranges=ranges.same,
+    ),
     _unary(
         "cast",
         DTypeRule.CAST,
-        _copy,
+        by_numpy.same,
         anywhere("{0}", moves=True),
         "``x`` converted to ``dtype``.",
-        modular=_copy,
+        modular=by_numpy.same,
         torch="to _to_copy type convert_element_type",
         numpy="astype",
+        ranges=ranges.same,
     ),
     # sign and rounding
     _unary(
@@ -227,6 +105,7 @@ _ROWS = (
         "-x. Not for bool.",
         modular=np.negative,
         torch="neg negative",
+        ranges=ranges.corners(lambda x: -x),
     ),
     _unary(
         "abs",
@@ -235,6 +114,7 @@ _ROWS = (
         numbers("fabsf({0})", "fabs({0})", "absolute<{T}, {U}>({0})", "{0}", "{0}", pair="({0} & 0x7fff7fffu)"),
         "The absolute value.",
         torch="abs absolute",
+        ranges=ranges.magnitude,
     ),
     _unary(
         "sign",
@@ -243,20 +123,40 @@ _ROWS = (
         numbers("sign<{T}>({0})", "sign<{T}>({0})", "sign<{T}>({0})", "(({T})({0} != 0))"),
         "-1, 0 or 1; NaN stays. Not for bool.",
         torch="sign sgn",
+        bound=1,
+        ranges=ranges.corners(lambda x: (x > 0) - (x < 0)),
     ),
-    _unary("floor", _NUMERIC, _floor, rounding("floor"), "The greatest integer not above, in the dtype of ``x``. Not for bool.", numpy="floor"),
-    _unary("ceil", _NUMERIC, _ceil, rounding("ceil"), "The least integer not below, in the dtype of ``x``. Not for bool.", numpy="ceil"),
+    _unary(
+        "floor",
+        _NUMERIC,
+        by_numpy.floor,
+        rounding("floor"),
+        "The greatest integer not above, in the dtype of ``x``. Not for bool.",
+        numpy="floor",
+        ranges=ranges.same,
+    ),
+    _unary(
+        "ceil", _NUMERIC, by_numpy.ceil, rounding("ceil"), "The least integer not below, in the dtype of ``x``. Not for bool.", numpy="ceil", ranges=ranges.same
+    ),
     _unary(
         "round",
         _NUMERIC,
-        _round,
+        by_numpy.nearest,
         rounding("rint", rounds=True),
         "The nearest integer, halves to even, in the dtype of ``x``. Not for bool.",
         torch="round special_round",
         numpy="round",
+        ranges=ranges.same,
     ),
     _unary(
-        "trunc", _NUMERIC, _trunc, rounding("trunc", rounds=True), "The integer part, in the dtype of ``x``. Not for bool.", torch="trunc fix", numpy="trunc"
+        "trunc",
+        _NUMERIC,
+        by_numpy.trunc,
+        rounding("trunc", rounds=True),
+        "The integer part, in the dtype of ``x``. Not for bool.",
+        torch="trunc fix",
+        numpy="trunc",
+        ranges=ranges.same,
     ),
     # powers, exponentials, logarithms
     _unary(
@@ -266,6 +166,7 @@ _ROWS = (
         numbers("square<{T}, {U}>({0})", "square<{T}, {U}>({0})", "square<{T}, {U}>({0})"),
         "x * x. Not for bool.",
         modular=np.square,
+        ranges=ranges.square,
     ),
     _unary(
         "sqrt",
@@ -276,7 +177,7 @@ _ROWS = (
         slots=12,
         short_slots=4,
     ),
-    _unary("rsqrt", _FLOAT, _rsqrt, library("rsqrt"), "1 / sqrt(x).", ulps=(2, 1), slots=4),
+    _unary("rsqrt", _FLOAT, by_numpy.rsqrt, library("rsqrt"), "1 / sqrt(x).", ulps=(2, 1), slots=4),
     _unary(
         "reciprocal",
         _FLOAT,
@@ -287,29 +188,29 @@ _ROWS = (
         slots=12,
         short_slots=9,
     ),
-    _unary("exp", _FLOAT, np.exp, library("exp", fast="__expf({0})"), "e to the power x.", ulps=(2, 1), modular=_modular_exp, slots=9),
-    _unary("exp2", _FLOAT, np.exp2, library("exp2"), "2 to the power x.", ulps=(2, 1), modular=_modular_exp2, torch="exp2 special_exp2", slots=4),
+    _unary("exp", _FLOAT, np.exp, library("exp", fast="__expf({0})"), "e to the power x.", ulps=(2, 1), modular=by_numpy.modular_exp, slots=9),
+    _unary("exp2", _FLOAT, np.exp2, library("exp2"), "2 to the power x.", ulps=(2, 1), modular=by_numpy.modular_exp2, torch="exp2 special_exp2", slots=4),
     _unary("expm1", _FLOAT, np.expm1, library("expm1"), "exp(x) - 1, exact near 0.", ulps=(1, 1), torch="expm1 special_expm1", slots=20),
     _unary("log", _FLOAT, np.log, library("log", fast="__logf({0})"), "The natural logarithm.", ulps=(1, 1), slots=22),
     _unary("log2", _FLOAT, np.log2, library("log2", fast="__log2f({0})"), "The logarithm to base 2.", ulps=(1, 1), slots=24),
     _unary("log10", _FLOAT, np.log10, library("log10", fast="__log10f({0})"), "The logarithm to base 10.", ulps=(2, 1), slots=24),
     _unary("log1p", _FLOAT, np.log1p, library("log1p"), "log(1 + x), exact near 0.", ulps=(1, 1), torch="log1p special_log1p", slots=28),
     # trigonometric and hyperbolic functions (radians)
-    _unary("sin", _FLOAT, np.sin, library("sin", fast="__sinf({0})"), "The sine, in radians.", ulps=(2, 2), slots=32),
-    _unary("cos", _FLOAT, np.cos, library("cos", fast="__cosf({0})"), "The cosine, in radians.", ulps=(2, 2), slots=32),
+    _unary("sin", _FLOAT, np.sin, library("sin", fast="__sinf({0})"), "The sine, in radians.", ulps=(2, 2), slots=32, bound=1),
+    _unary("cos", _FLOAT, np.cos, library("cos", fast="__cosf({0})"), "The cosine, in radians.", ulps=(2, 2), slots=32, bound=1),
     _unary("tan", _FLOAT, np.tan, library("tan", fast="__tanf({0})"), "The tangent, in radians.", ulps=(4, 2), slots=36),
-    _unary("asin", _FLOAT, np.arcsin, library("asin"), "The inverse sine, in [-pi/2, pi/2].", ulps=(2, 2), torch="asin arcsin", slots=24),
-    _unary("acos", _FLOAT, np.arccos, library("acos"), "The inverse cosine, in [0, pi].", ulps=(2, 2), torch="acos arccos", slots=24),
-    _unary("atan", _FLOAT, np.arctan, library("atan"), "The inverse tangent, in [-pi/2, pi/2].", ulps=(2, 2), torch="atan arctan", slots=20),
+    _unary("asin", _FLOAT, np.arcsin, library("asin"), "The inverse sine, in [-pi/2, pi/2].", ulps=(2, 2), torch="asin arcsin", slots=24, bound=math.pi / 2),
+    _unary("acos", _FLOAT, np.arccos, library("acos"), "The inverse cosine, in [0, pi].", ulps=(2, 2), torch="acos arccos", slots=24, bound=math.pi),
+    _unary("atan", _FLOAT, np.arctan, library("atan"), "The inverse tangent, in [-pi/2, pi/2].", ulps=(2, 2), torch="atan arctan", slots=20, bound=math.pi / 2),
     _unary("sinh", _FLOAT, np.sinh, library("sinh"), "The hyperbolic sine.", ulps=(3, 2), slots=24),
     _unary("cosh", _FLOAT, np.cosh, library("cosh"), "The hyperbolic cosine.", ulps=(2, 1), slots=16),
-    _unary("tanh", _FLOAT, np.tanh, library("tanh", fast="fast_tanh({0})"), "The hyperbolic tangent.", ulps=(2, 1), slots=17),
+    _unary("tanh", _FLOAT, np.tanh, library("tanh", fast="fast_tanh({0})"), "The hyperbolic tangent.", ulps=(2, 1), slots=17, bound=1),
     _unary("asinh", _FLOAT, np.arcsinh, library("asinh"), "The inverse hyperbolic sine.", ulps=(3, 3), torch="asinh arcsinh", slots=44),
     _unary("acosh", _FLOAT, np.arccosh, library("acosh"), "The inverse hyperbolic cosine, nonnegative.", ulps=(4, 3), torch="acosh arccosh", slots=44),
     _unary("atanh", _FLOAT, np.arctanh, library("atanh"), "The inverse hyperbolic tangent.", ulps=(3, 2), torch="atanh arctanh", slots=40),
     # error function and activations
-    _unary("erf", _FLOAT, _erf, library("erf"), "The error function.", ulps=(2, 2), torch="erf special_erf", slots=28),
-    _unary("erfc", _FLOAT, _erfc, library("erfc"), "1 - erf(x), exact for large x.", ulps=(4, 5), torch="erfc special_erfc", slots=46),
+    _unary("erf", _FLOAT, by_numpy.erf, library("erf"), "The error function.", ulps=(2, 2), torch="erf special_erf", slots=28, bound=1),
+    _unary("erfc", _FLOAT, by_numpy.erfc, library("erfc"), "1 - erf(x), exact for large x.", ulps=(4, 5), torch="erfc special_erfc", slots=46, bound=2),
     _unary(
         "erfinv",
         _FLOAT,
@@ -344,25 +245,27 @@ _ROWS = (
     _unary(
         "sigmoid",
         _FLOAT,
-        _sigmoid,
+        by_numpy.sigmoid,
         floats("sigmoid({0})", "double_sigmoid({0})", "fast_sigmoid({0})", rounded="rounded_sigmoid({0})", balanced="balanced_sigmoid({0})"),
         "1 / (1 + exp(-x)).",
         ulps=(5, 4),
         torch="sigmoid special_expit expit",
         slots=16,
         short_slots=9,
+        bound=1,
     ),
     _unary(
         "relu",
         _NUMERIC,
-        _relu,
+        by_numpy.relu,
         numbers("maximum_or_nan({0}, 0.0f)", "double_maximum_or_nan({0}, 0.0)", "greater<{T}>({0}, 0)", "{0}", pair="{P}_maximum({0}, 0u)"),
         "max(x, 0); NaN stays. Not for bool.",
+        ranges=ranges.corners(lambda x: max(x, 0)),
     ),
     _unary(
         "gelu",
         _FLOAT,
-        _gelu,
+        by_numpy.gelu,
         floats("gelu({0})", "double_gelu({0})", rounded="rounded_gelu({0})"),
         'x * Phi(x) with the normal distribution function Phi (Hendrycks and Gimpel, "Gaussian Error Linear Units").',
         ulps=(80, 200),
@@ -372,7 +275,7 @@ _ROWS = (
     _unary(
         "gelu_tanh",
         _FLOAT,
-        _gelu_tanh,
+        by_numpy.gelu_tanh,
         floats("gelu_tanh({0})", "double_gelu_tanh({0})", "fast_gelu_tanh({0})", rounded="rounded_gelu_tanh({0})", balanced="balanced_gelu_tanh({0})"),
         "The tanh approximation of gelu: 0.5x(1 + tanh(sqrt(2/pi)(x + 0.044715x^3))).",
         ulps=(512, 4096),
@@ -383,7 +286,7 @@ _ROWS = (
     _unary(
         "silu",
         _FLOAT,
-        _silu,
+        by_numpy.silu,
         floats("silu({0})", "double_silu({0})", "fast_silu({0})", rounded="rounded_silu({0})", balanced="balanced_silu({0})"),
         "x * sigmoid(x).",
         ulps=(64, 400),
@@ -391,15 +294,17 @@ _ROWS = (
         short_slots=10,
     ),
     # predicates
-    _unary("isnan", _BOOL, np.isnan, numbers("isnan({0})", "isnan({0})", "false", "false", "false"), "True where x is NaN.", modular=_modular_false),
-    _unary("isinf", _BOOL, np.isinf, numbers("isinf({0})", "isinf({0})", "false", "false", "false"), "True where x is infinite.", modular=_modular_false),
+    _unary("isnan", _BOOL, np.isnan, numbers("isnan({0})", "isnan({0})", "false", "false", "false"), "True where x is NaN.", modular=by_numpy.modular_false),
+    _unary(
+        "isinf", _BOOL, np.isinf, numbers("isinf({0})", "isinf({0})", "false", "false", "false"), "True where x is infinite.", modular=by_numpy.modular_false
+    ),
     _unary(
         "isfinite",
         _BOOL,
         np.isfinite,
         numbers("isfinite({0})", "isfinite({0})", "true", "true", "true"),
         "True where x is neither infinite nor NaN.",
-        modular=_modular_true,
+        modular=by_numpy.modular_true,
     ),
     _unary("logical_not", _LOGICAL, np.logical_not, anywhere("(!{0})"), "True where x is 0."),
     _unary(
@@ -410,8 +315,26 @@ _ROWS = (
         "Every bit flipped; for bool the negation. For bool and integers.",
     ),
     # arithmetic
-    _binary("add", _SAME, np.add, arithmetic("+", OR, "sum"), "a + b; for bool the disjunction.", modular=np.add, commutative=True),
-    _binary("sub", _NUMERIC, np.subtract, arithmetic("-", None, "difference"), "a - b. Not for bool.", modular=np.subtract, torch="sub subtract"),
+    _binary(
+        "add",
+        _SAME,
+        np.add,
+        arithmetic("+", OR, "sum"),
+        "a + b; for bool the disjunction.",
+        modular=np.add,
+        commutative=True,
+        ranges=ranges.corners(lambda x, y: x + y),
+    ),
+    _binary(
+        "sub",
+        _NUMERIC,
+        np.subtract,
+        arithmetic("-", None, "difference"),
+        "a - b. Not for bool.",
+        modular=np.subtract,
+        torch="sub subtract",
+        ranges=ranges.corners(lambda x, y: x - y),
+    ),
     _binary(
         "mul",
         _SAME,
@@ -421,6 +344,7 @@ _ROWS = (
         modular=np.multiply,
         commutative=True,
         torch="mul multiply",
+        ranges=ranges.corners(lambda x, y: x * y),
     ),
     _binary(
         "div",
@@ -435,7 +359,7 @@ _ROWS = (
             speculated="speculated_quotient({0}, {1}, {E})",
         ),
         "a / b, a float; integers become float64.",
-        modular=_modular_div,
+        modular=by_numpy.modular_div,
         torch="div divide true_divide",
         slots=12,
         short_slots=8,
@@ -452,6 +376,7 @@ _ROWS = (
         ),
         "floor(a / b), in the promoted dtype; an integer divided by 0 is 0. Not for bool.",
         slots=50,
+        ranges=ranges.divided,
     ),
     _binary(
         "remainder",
@@ -465,6 +390,7 @@ _ROWS = (
         ),
         "a - floor(a / b) * b: the sign of ``b``. Not for bool.",
         slots=44,
+        ranges=ranges.remaining,
     ),
     _binary(
         "fmod",
@@ -473,11 +399,12 @@ _ROWS = (
         numbers("fmodf({0}, {1})", "fmod({0}, {1})", "signed_remainder<{T}>({0}, {1})", "unsigned_remainder<{T}>({0}, {1})"),
         "a - trunc(a / b) * b: the sign of ``a``. Not for bool.",
         slots=40,
+        ranges=ranges.remaining_of,
     ),
     _binary(
         "pow",
         _NUMERIC,
-        _pow,
+        by_numpy.power_of,
         numbers("power({0}, {1})", "pow({0}, {1})", "signed_power<{T}, {U}>({0}, {1})", "unsigned_power<{T}, {U}>({0}, {1})", fast="fast_power({0}, {1})"),
         "a to the power b; negative powers of integers are truncated. Not for bool.",
         ulps=(4, 2),
@@ -492,6 +419,7 @@ _ROWS = (
         "The greater; NaN if either is.",
         modular=np.maximum,
         commutative=True,
+        ranges=ranges.corners(max),
     ),
     _binary(
         "minimum",
@@ -501,9 +429,28 @@ _ROWS = (
         "The less; NaN if either is.",
         modular=np.minimum,
         commutative=True,
+        ranges=ranges.corners(min),
     ),
-    _binary("fmax", _SAME, np.fmax, extremum("fmaxf", "fmax", "greater", OR), "The greater; the other if one is NaN.", modular=np.maximum, commutative=True),
-    _binary("fmin", _SAME, np.fmin, extremum("fminf", "fmin", "lesser", AND), "The less; the other if one is NaN.", modular=np.minimum, commutative=True),
+    _binary(
+        "fmax",
+        _SAME,
+        np.fmax,
+        extremum("fmaxf", "fmax", "greater", OR),
+        "The greater; the other if one is NaN.",
+        modular=np.maximum,
+        commutative=True,
+        ranges=ranges.corners(max),
+    ),
+    _binary(
+        "fmin",
+        _SAME,
+        np.fmin,
+        extremum("fminf", "fmin", "lesser", AND),
+        "The less; the other if one is NaN.",
+        modular=np.minimum,
+        commutative=True,
+        ranges=ranges.corners(min),
+    ),
     _binary(
         "atan2",
         _FLOAT,
@@ -513,6 +460,7 @@ _ROWS = (
         ulps=(3, 2),
         torch="atan2 arctan2",
         slots=40,
+        bound=math.pi,
     ),
     _binary("hypot", _FLOAT, np.hypot, library("hypot", 2), "sqrt(a*a + b*b) without intermediate overflow.", ulps=(3, 2), slots=24),
     _binary("copysign", _FLOAT, np.copysign, library("copysign", 2), "The magnitude of ``a`` with the sign of ``b``."),
@@ -557,9 +505,25 @@ _ROWS = (
     _binary("logical_or", _LOGICAL, np.logical_or, infix("||", OR), "True where one is not 0.", commutative=True),
     _binary("logical_xor", _LOGICAL, np.logical_xor, anywhere("(!{0} != !{1})", XOR), "True where exactly one is not 0.", commutative=True),
     _binary(
-        "bitwise_and", _BITWISE, np.bitwise_and, bitwise("&"), "The bits set in both. For bool and integers.", commutative=True, torch="bitwise_and __and__"
+        "bitwise_and",
+        _BITWISE,
+        np.bitwise_and,
+        bitwise("&"),
+        "The bits set in both. For bool and integers.",
+        commutative=True,
+        torch="bitwise_and __and__",
+        ranges=ranges.masked,
     ),
-    _binary("bitwise_or", _BITWISE, np.bitwise_or, bitwise("|"), "The bits set in either. For bool and integers.", commutative=True, torch="bitwise_or __or__"),
+    _binary(
+        "bitwise_or",
+        _BITWISE,
+        np.bitwise_or,
+        bitwise("|"),
+        "The bits set in either. For bool and integers.",
+        commutative=True,
+        torch="bitwise_or __or__",
+        ranges=ranges.either,
+    ),
     _binary(
         "bitwise_xor",
         _BITWISE,
@@ -568,6 +532,7 @@ _ROWS = (
         "The bits set in exactly one. For bool and integers.",
         commutative=True,
         torch="bitwise_xor __xor__",
+        ranges=ranges.differing,
     ),
     _binary(
         "left_shift",
@@ -584,11 +549,12 @@ _ROWS = (
         Spelling(signed="signed_shifted_right<{T}, {U}>({0}, {1})", unsigned="unsigned_shifted_right<{T}>({0}, {1})"),
         "floor(a / 2^b). For integers; ``b`` in [0, bits).",
         torch="bitwise_right_shift __rshift__",
+        ranges=ranges.shifted,
     ),
     _unary(
         "float_bits",
         DTypeRule.BITS,
-        _float_bits,
+        by_numpy.float_bits,
         floats("bits_of_float({0})", "bits_of_double({0})"),
         "The IEEE 754 bits of ``x``: uint64 for float64, uint32 for narrower floats, which are converted to float32 first; all NaNs have the same bits.",
         torch="",
@@ -596,7 +562,7 @@ _ROWS = (
     _unary(
         "float_of_bits",
         DTypeRule.OF_BITS,
-        _float_of_bits,
+        by_numpy.float_of_bits,
         Spelling(signed="float_of_bits({0})", unsigned="float_of_bits({0})"),
         "The float32 with the bits of a uint32, or the float64 with those of a uint64: the inverse of ``float_bits``.",
         torch="",
@@ -606,7 +572,7 @@ _ROWS = (
         "philox",
         ("key", "counter", "place"),
         _SHIFT,
-        _philox,
+        by_numpy.philox,
         Spelling(signed="(({T})philox({0}, {1}, {2}))", unsigned="(({T})philox({0}, {1}, {2}))"),
         "Word ``place % 4`` of Philox 4x32-10 for a 64-bit key and a counter with the halves ``counter`` and ``place // 4``. For integers.",
         torch="",
@@ -621,28 +587,40 @@ _ROWS = (
         "``a`` where ``condition`` is not 0, else ``b``.",
         modular=np.where,
         numpy="where",
+        ranges=ranges.join,
     ),
-    Elementwise("clamp", ("x", "min", "max"), _SAME, _clamp, _CLAMP, "``minimum(maximum(x, min), max)``.", modular=_clamp, numpy=""),
+    Elementwise(
+        "clamp",
+        ("x", "min", "max"),
+        _SAME,
+        by_numpy.clamp,
+        _CLAMP,
+        "``minimum(maximum(x, min), max)``.",
+        modular=by_numpy.clamp,
+        numpy="",
+        ranges=ranges.corners(lambda x, low, high: min(max(x, low), high)),
+    ),
     Elementwise(
         "lerp",
         ("a", "b", "t"),
         _FLOAT,
-        _lerp,
+        by_numpy.lerp,
         floats("lerp<{T}>({0}, {1}, {2})", "lerp<{T}>({0}, {1}, {2})"),
         "``a + t * (b - a)``, a float.",
-        modular=_modular_lerp,
+        modular=by_numpy.lerp,
         slots=3,
     ),
     Elementwise(
         "fma",
         ("a", "b", "c"),
         _NUMERIC,
-        _fma,
+        by_numpy.fma,
         numbers("fmaf({0}, {1}, {2})", "fma({0}, {1}, {2})", "(({T})(({U}){0} * ({U}){1} + ({U}){2}))"),
         "``a * b + c`` with one rounding if the dtype has such an instruction. Not for bool.",
-        modular=_modular_fma,
+        modular=by_numpy.modular_fma,
         ulps=(0, 0),
         torch="",
+        ranges=ranges.corners(lambda x, y, z: x * y + z),
     ),
 )
 

@@ -15,6 +15,9 @@ from taskfuse.ir.spelling import Spelling
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Array]
+Range = tuple[int, int]
+"""The least and the greatest value."""
+RangeRule = Callable[..., Range | None]
 
 
 class DTypeRule(Enum):
@@ -77,6 +80,8 @@ class Elementwise:
         numpy: its name in NumPy, if that differs from the name of ``function``.
         slots: issue slots of a warp in float32, on the path that most operands take: instructions of sm_90 by NVRTC of CUDA 13.0, without conversions.
         short_slots: of results that are rounded to 16 bits; ``None``: as many.
+        bound: the greatest magnitude that results have, whatever the operands are, but for NaN; ``None``: no number.
+        ranges: the range of results that are integers (:mod:`taskfuse.ir.function_ranges`); ``None``: any.
     """
 
     name: str
@@ -92,6 +97,8 @@ class Elementwise:
     numpy: str | None = None
     slots: int = 1
     short_slots: int | None = None
+    bound: float | None = None
+    ranges: RangeRule | None = None
 
     @property
     def instructions(self) -> int:

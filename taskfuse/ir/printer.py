@@ -165,7 +165,8 @@ class _FusionPrinter:
         for tv in self.fusion.tensors():
             expr = self.fusion.definition(tv)
             for e in (*(a.extent for a in tv.root), *tv.shape, *(() if expr is None else map_exprs(expr))):
-                used.update(dict.fromkeys(sorted(integers_of(e))))
+                if e.free:
+                    used.update(dict.fromkeys(sorted(integers_of(e))))
         yield from (name for name in used if name not in dims and not is_map_symbol(name))
 
     def _check_inputs(self, shown: Sequence[TensorView]) -> None:

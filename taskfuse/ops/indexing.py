@@ -21,7 +21,8 @@ from taskfuse.ops.views import view
 __all__ = ["slice"]
 
 _HELP = "index with integers, slices, None, Ellipsis and tensors of integers"
-_RUN_TIME = "read at positions that a tensor holds: tf.take(x, tf.arange(n) + s, axis), whose extent n is known"
+_IN_TENSOR = "read at positions that a tensor holds: tf.take(x, tf.arange(n) + s, axis), whose extent n is known"
+_RUN_TIME = f"declare it as a run-time integer, tf.define_integer('i'), which may be a bound; or {_IN_TENSOR}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,8 @@ def _resolve(op: str, fusion: Fusion, key: builtins.slice[Any, Any, Any], size: 
     start, stop, step = (plain(bound) for bound in (key.start, key.stop, 1 if key.step is None else key.step))
     for bound in (start, stop):
         if not (bound is None or isinstance(bound, int | Expr)):
-            raise dtype_error(op, f"slice bound {shown(bound)} is not an integer", _RUN_TIME if isinstance(bound, Scalar | TensorView) else _HELP)
+            help = _RUN_TIME if isinstance(bound, Scalar) else _IN_TENSOR if isinstance(bound, TensorView) else _HELP
+            raise dtype_error(op, f"slice bound {shown(bound)} is {'no run-time integer' if isinstance(bound, Scalar) else 'not an integer'}", help)
         check_symbols(op, fusion, bound)
     if not isinstance(step, int):
         raise dtype_error(op, f"slice step {shown(step)} is not an integer constant", _HELP)

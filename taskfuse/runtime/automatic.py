@@ -134,6 +134,7 @@ class _MachineCode:
     def __init__(self, make: Maker) -> None:
         self._make = make
         self._reasons: dict[Executable, str | None] = {}
+        self._lost: dict[Executable, float] = {}
         self._kept: dict[tuple[Fusion, tuple[str, ...], tuple[str, ...]], tuple[SegmentStep, Executable]] = {}
 
     @property
@@ -197,7 +198,9 @@ class _MachineCode:
     def _lost_registers(self, run: Executable) -> float:
         if not isinstance(run, CompiledKernel) or not run.is_for_gpu:
             return 0.0
-        return result(partial(run.lost_registers, self._make.options.target), 0.0, "no code", [])
+        if run not in self._lost:  # segments that differ only in names share a kernel
+            self._lost[run] = result(partial(run.lost_registers, self._make.options.target), 0.0, "no code", [])
+        return self._lost[run]
 
     def _new(self, runs: Iterable[Executable]) -> list[CompiledKernel]:
         """Kernels for GPUs that have not been tried."""

@@ -80,6 +80,10 @@ def test_index_errors() -> None:
             message(lambda: x[True])
             == "index: tv0 [2, 3] cannot be indexed with bool\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
         )
+        scalar = tf.define_scalar("int64", name="i")
+        assert message(lambda: x[scalar:]).startswith(
+            "index: slice bound i: int64 is no run-time integer\nhelp: declare it as a run-time integer, tf.define_integer('i')"
+        )
         assert message(lambda: x[1.5:]) == "index: slice bound 1.5 is not an integer\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
         assert (
             message(lambda: x[:: sym("S")])
