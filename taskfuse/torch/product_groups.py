@@ -50,7 +50,7 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     Args:
         plan: the fate of every node; of products, that of torch's.
 
-    Of the groups of a product, the greatest that is expected to be no slower than torch is taken, or a smaller one that gains more since its result is narrower.
+    Of the groups of a product, the greatest that is expected to be no slower than torch is taken, or a smaller one with a narrower result that gains more.
     """
     place = {node: k for k, node in enumerate(graph.nodes)}
     writes = [k for node, k in place.items() if mutates(node)]
