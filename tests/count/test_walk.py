@@ -140,20 +140,3 @@ def test_iterations_of_an_unrolled_loop_do_not_wait_for_each_other() -> None:
     accumulated = chain(" UNROLL:\n  t[1] = add(t[1], 2.0)")
     assert 2 * independent < one_by_one
     assert accumulated >= 64 * DEFAULT.assumed.chain_cycles
-
-
-def unrolled(first: str, second: str) -> Count:
-    """Eight elements of a thread: loads, and functions of what registers hold."""
-    loads = f"FOR k in 0..8 UNROLL:\n  IF threadIdx.x < 128:\n    t[k] = copy(x[{first}])\n"
-    functions = f"FOR k in 0..8 UNROLL:\n  u[k] = sin({second})\nFOR k in 0..8 UNROLL:\n  y[8*LINEAR % {SIZE} + k] = copy(u[k])\n"
-    return copied(loads + functions, grid=SIZE // 256 // 8, declarations="LOCAL t: float32[8]\n  LOCAL u: float32[8]\n  LOCAL v: float32[8]")
-
-
-def test_what_iterations_of_an_unrolled_loop_repeat_counts_once() -> None:
-    """A load, and a function of what was loaded; not a function of elements that differ, or that nothing is known of."""
-    one, eight = unrolled("LINEAR", "t[k]"), unrolled("8*LINEAR + k", "t[k]")
-    assert eight.reads["x"].asked == 8 * one.reads["x"].asked == 4 * SIZE / 2
-    sines = eight.instructions - unrolled("8*LINEAR + k", "t[0]").instructions
-    assert sines > 0
-    assert unrolled("LINEAR", "v[k]").instructions - one.instructions == pytest.approx(sines)
-    assert unrolled("LINEAR", "t[0]").instructions == one.instructions

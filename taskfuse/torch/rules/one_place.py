@@ -29,7 +29,7 @@ def sum_of_one_term(x: TensorView, axis: int) -> TensorView | None:
     extent = x.shape[axis]
     if not isinstance(extent, Const) or extent.value < 2 or not x.dtype.is_float or not isinstance(x.definition, Pointwise | View):
         return None
-    row = _Row()
+    row = _ChosenPlace()
     with x.fusion.call():
         chosen, other = row.at(x, axis, True), row.at(x, axis, False)
         if chosen is None or other is None or row.place is None or not _is_zero(other):
@@ -39,7 +39,7 @@ def sum_of_one_term(x: TensorView, axis: int) -> TensorView | None:
 
 
 @dataclass(slots=True)
-class _Row:
+class _ChosenPlace:
     """What tensors are at the chosen index of an axis, and at all others.
 
     Attributes:
