@@ -19,7 +19,7 @@ from taskfuse.ir.axes import Axis, axis, is_value_symbol, iteration_point, itera
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, FirstValid, Fold, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, at_point, reads
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, conjuncts, ge, le, lt, prove, simplify, substitute, wrap
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, and_, conjuncts, ge, lt, prove, simplify, substitute
 from taskfuse.ir.storage import resolve, storage_operands, storage_reads, storage_uses, table, with_reads_at
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import OneCall, caller
@@ -27,6 +27,8 @@ from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, inlined_producers
 from taskfuse.target import VECTOR_BYTES
 
+FEW = 8
+"""An eighth of the points along an axis, and no more than :data:`VECTOR_BYTES`, are few: rows that end within a vector."""
 Point = tuple[tuple[Expr, ...], Expr]
 """Where an element is read, over the reader's iteration symbols, and for which iterations there is one."""
 
@@ -270,23 +272,22 @@ class _Clones:
         return self.fusion.define(FirstValid(new, "pad", (Read(tv, index, valid), _nothing(tv)), location))
 
     def _existing(self, tv: TensorView, index: tuple[Expr, ...], valid: Expr) -> Expr:
-        """A weaker condition under which the element exists: without those on axes along which it is one element, or that leave out only the end of a vector
-        that exists. Other elements are loaded, and nothing reads them."""
-        ranges = {str(iteration_symbol(k)): a.extent for k, a in enumerate(self.reader.root)}
-        every = conjuncts(valid)
-        for condition in every if tv.is_input else ():
-            own = condition.free & ranges.keys()
-            others = [c for c in every if c is not condition]
-            if len(own) != 1 or condition.free & frozenset().union(*(c.free for c in others)):
+        """A weaker condition under which the element exists: without those that leave out few points, the last ones along an axis, if elements exist at these,
+        too. They are loaded, and nothing reads them."""
+        extents = {str(iteration_symbol(k)): a.extent for k, a in enumerate(self.reader.root)}
+        facts = self.fusion.facts().with_ranges({name: (0, extent - 1) for name, extent in extents.items()})
+        left = conjuncts(valid) if tv.is_input else ()
+        for condition in left:
+            others = [c for c in left if c is not condition]
+            (name, *more) = [*condition.free & extents.keys()] or [""]
+            extent = extents.get(name)
+            if more or not isinstance(extent, Const) or condition.free & frozenset().union(*(c.free for c in others)):
                 continue
-            (name,) = own
-            facts = self.fusion.facts().with_ranges({symbol: (0, extent - 1) for symbol, extent in ranges.items()})
-            moving = [(e, extent) for e, extent in zip(index, tv.shape, strict=True) if name in e.free]
-            first = ranges[name] - VECTOR_BYTES // tv.dtype.itemsize if moving else wrap(1)
-            is_met = prove(le(1, first), facts) and prove(condition, facts.with_range(name, 0, first - 1))
-            if is_met and all(prove(and_(ge(e, 0), lt(e, extent)), facts) for e, extent in moving):
-                every = tuple(others)
-        return and_(*every)
+            met = extent.value - min(VECTOR_BYTES, extent.value // FEW)
+            moving = [(e, n) for e, n in zip(index, tv.shape, strict=True) if name in e.free]
+            if prove(condition, facts.with_range(name, 0, met - 1)) and all(prove(and_(ge(e, 0), lt(e, n)), facts) for e, n in moving):
+                left = tuple(others)
+        return and_(*left) if tv.is_input else valid
 
     def _define(self, tv: TensorView, definition: Pointwise | FirstValid, operands: tuple[Operand, ...]) -> TensorView:
         new, location = self._new(tv), caller()
