@@ -310,8 +310,8 @@ def widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
 
 
 def _moves(read: Read, symbol: Expr) -> bool:
-    """True if what is read depends on an index."""
-    return any(symbol.free & e.free for e in (*read.index, read.valid))
+    """True if the element that is read depends on an index: not if only whether it is read does."""
+    return any(symbol.free & e.free for e in read.index)
 
 
 def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
