@@ -17,6 +17,7 @@ from math import ceil, prod
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import FirstValid, Literal, Pointwise
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import and_, ge, lt, prove
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
@@ -173,12 +174,16 @@ def clamped(script: Script, tensors: Sequence[TensorView], vector: int) -> list[
 
 
 def fits_if_clamped(fusion: Fusion, leaf: Leaf, vector: int) -> bool:
-    """Whether a load chooses between vectors of an input, whole ones, and a constant."""
+    """Whether a load chooses between vectors of an input, whole ones, and a constant where there is none. To load what is there and left out costs time."""
     match fusion.definition(leaf.tensor):
         case FirstValid(operands=(_, Literal())) if leaf.tensor.root:
             (read,) = leaf.reads
+            facts = facts_of(fusion, leaf.tensor)
             last = iteration_symbol(len(leaf.tensor.root) - 1)
-            if last.free & read.valid.free and at_vectors(read, len(leaf.tensor.root), vector, facts_of(fusion, leaf.tensor)) is None:
+            if last.free & read.valid.free and at_vectors(read, len(leaf.tensor.root), vector, facts) is None:
+                return False
+            exists = [condition for e, extent in zip(read.index, read.tensor.shape, strict=True) for condition in (ge(e, 0), lt(e, extent))]
+            if not prove(read.valid, facts.with_assumption(and_(*exists))):
                 return False
             return vector_fits(fusion, replace(leaf, is_copy=True), vector)
         case _:
