@@ -1,6 +1,7 @@
 """Models through ``torch.compile(backend="taskfuse")``: right, how much of them, how fast, against eager and Inductor.
 
-    python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--small] [--host] [--dynamic] [--plan [--compile]] [--options JSON]
+    python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--autotune] [--small] [--host] [--dynamic] [--plan [--compile]]
+        [--options JSON]
 
 Random weights, real widths, two blocks each. *Right* is torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within
 a factor. Times are medians of 20 times of 3 calls between events, taken in turn; *host* is how long the host needs for a call on an idle GPU.
@@ -128,6 +129,10 @@ def measure(name: str, case: Case, given: Any) -> tuple[float, float] | None:
         longer = time.perf_counter() - start
         row += f" (Inductor {longer:5.1f} s)"
         runs["Inductor"] = lambda: step(theirs, inputs, given.train)
+    if given.autotune:
+        tuned = torch.compile(model, mode="max-autotune-no-cudagraphs")
+        step(tuned, inputs, given.train)
+        runs["max-autotune"] = lambda: step(tuned, inputs, given.train)
     times: dict[str, list[float]] = {k: [] for k in runs}
     for turn in range(23):
         for k, run in runs.items():
@@ -262,6 +267,7 @@ def main() -> int:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--host", action="store_true")
     parser.add_argument("--alone", action="store_true", help="without Inductor")
+    parser.add_argument("--autotune", action="store_true", help="beside Inductor's default mode also its max-autotune, without CUDA graphs")
     parser.add_argument("--explain", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--options", default="{}")

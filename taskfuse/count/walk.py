@@ -15,6 +15,7 @@ import numpy as np
 from taskfuse.count.known import KnownIntegers
 from taskfuse.count.launch import SPREAD, Array, Launch, Sample
 from taskfuse.count.memory import kept, lines, passes, sectors
+from taskfuse.count.repeats import Repeats
 from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -90,6 +91,7 @@ class _LaunchWalk:
         self._unrolled = 0
         self._around = 0
         self._behind: dict[str, int] = {}
+        self._repeats = Repeats(kernel)
 
     def _declare(self, name: str, memory: MemoryType, shape: tuple[Expr, ...], dtype: DType) -> None:
         self.places[name] = _Place(memory, tuple(integer(e, self.launch.symbols) for e in shape), dtype)
@@ -147,9 +149,12 @@ class _LaunchWalk:
                 waits = self.loads(stmt.body)
                 synchronizes = any(isinstance(s, Barrier | Wait | Acquire) for s in walk(stmt.body))
                 self.chain += waits * self.target.assumed.load_cycles * own / (1 if synchronizes else IN_FLIGHT)
+        inside = Evaluation({**at.env, stmt.var: value})
+        changing, same = self._repeats.of(stmt) if stmt.unroll else (stmt.body, ())
         self._unrolled += stmt.unroll
         self._around += not stmt.unroll
-        self.body(stmt.body, Evaluation({**at.env, stmt.var: value}), within, (*loops, _Trip(stmt.var, start, step)))
+        self.body(changing, inside, within, (*loops, _Trip(stmt.var, start, step)))
+        self.body(same, inside, np.minimum(within, times), loops)
         self._unrolled -= stmt.unroll
         self._around -= not stmt.unroll
 

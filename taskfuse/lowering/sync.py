@@ -346,7 +346,8 @@ class Synchronizer:
             if ready is None:
                 between = partial(self.barriers.between, within_warps=need.within_warps)
                 ready = between(need.block.node, need.types, need.buffer, need.of) if need.types else PSync((), need.of, True)
-                nodes.insert(len(nodes) if need.around and j == 0 else j, ready)
+                is_early = need.around and j == 0 and not any(isinstance(s, WaitGroup) for s in need.before)  # what is awaited has the time until then
+                nodes.insert(len(nodes) if is_early else j, ready)
             ready.stmts = _joined(need.before, ready.stmts)
 
 

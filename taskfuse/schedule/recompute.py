@@ -19,18 +19,21 @@ from taskfuse.ir.axes import Axis, axis, is_value_symbol, iteration_point, itera
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, FirstValid, Fold, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, at_point, reads
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, simplify, substitute
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, and_, conjuncts, ge, lt, prove, simplify, substitute
 from taskfuse.ir.storage import resolve, storage_operands, storage_reads, storage_uses, table, with_reads_at
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import OneCall, caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, inlined_producers
+from taskfuse.target import VECTOR_BYTES
 
+FEW = 8
+"""An eighth of the points along an axis, and no more than :data:`VECTOR_BYTES`, are few: rows that end within a vector."""
 Point = tuple[tuple[Expr, ...], Expr]
 """Where an element is read, over the reader's iteration symbols, and for which iterations there is one."""
 
 
-def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
+def recompute(tv: TensorView, readers: Sequence[TensorView], stored: Sequence[TensorView] = ()) -> tuple[TensorView, ...]:
     """See :meth:`TensorView.recompute`.
 
     Raises:
@@ -43,7 +46,7 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     chosen = call.readers(readers, [use.output for use in storage_uses(fusion, tv)])
     definitions = [_definition(call, reader, chosen[0]) for reader in chosen]
     fusion.check()
-    clones = _Clones(chosen[0], tv)
+    clones = _Clones(chosen[0], tv, frozenset(stored))
     gathers = [d for d in definitions if isinstance(d, Gather) and table(fusion, d) is tv]
     others = [d for d in definitions if d not in gathers]
     points = dict.fromkeys((r.index, r.valid) for d in others for r in storage_reads(fusion, d) if r.tensor is tv)
@@ -125,9 +128,10 @@ def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
 class _Clones:
     """Tensors over the iteration space of a reader."""
 
-    def __init__(self, reader: TensorView, asked: TensorView) -> None:
+    def __init__(self, reader: TensorView, asked: TensorView, stored: frozenset[TensorView]) -> None:
         self.reader = reader
         self.asked = asked
+        self._stored = stored - {asked}
         self.fusion: Fusion = reader.fusion
         self.here = iteration_point(len(reader.root))
         self._made: dict[tuple[TensorView, Point], TensorView] = {}
@@ -170,6 +174,8 @@ class _Clones:
             definition = self.fusion.definition(tv)
             operands: tuple[Operand, ...]
             match definition:
+                case _ if tv in self._stored:
+                    made = self._leaf(tv, index, valid)
                 case Pointwise(operands=given) | FirstValid(operands=given):
                     operands = tuple(self._operand(o, index, valid) for o in given)
                     if isinstance(definition, FirstValid) and valid is not TRUE and isinstance(given[-1], Read):
@@ -259,14 +265,32 @@ class _Clones:
                 return at_point(operand, at)
 
     def _is_leaf(self, tv: TensorView) -> bool:
-        return not isinstance(self.fusion.definition(tv), Pointwise | FirstValid | Gather)
+        return tv in self._stored or not isinstance(self.fusion.definition(tv), Pointwise | FirstValid | Gather)
 
     def _leaf(self, tv: TensorView, index: tuple[Expr, ...], valid: Expr) -> TensorView:
         """A copy; of nothing, where the element does not exist."""
-        new, location = self._new(tv), caller()
+        new, location, valid = self._new(tv), caller(), self._existing(tv, index, valid)
         if valid is TRUE:
             return self.fusion.define(Pointwise(new, ELEMENTWISE["copy"], (Read(tv, index),), location))
         return self.fusion.define(FirstValid(new, "pad", (Read(tv, index, valid), _nothing(tv)), location))
+
+    def _existing(self, tv: TensorView, index: tuple[Expr, ...], valid: Expr) -> Expr:
+        """A weaker condition under which the element exists: without those that leave out few points, the last ones along an axis, if elements exist at these,
+        too. They are loaded, and nothing reads them."""
+        extents = {str(iteration_symbol(k)): a.extent for k, a in enumerate(self.reader.root)}
+        facts = self.fusion.facts().with_ranges({name: (0, extent - 1) for name, extent in extents.items()})
+        left = conjuncts(valid) if tv.is_input else ()
+        for condition in left:
+            others = [c for c in left if c is not condition]
+            (name, *more) = [*condition.free & extents.keys()] or [""]
+            extent = extents.get(name)
+            if more or not isinstance(extent, Const) or condition.free & frozenset().union(*(c.free for c in others)):
+                continue
+            met = extent.value - min(VECTOR_BYTES, extent.value // FEW)
+            moving = [(e, n) for e, n in zip(index, tv.shape, strict=True) if name in e.free]
+            if prove(condition, facts.with_range(name, 0, met - 1)) and all(prove(and_(ge(e, 0), lt(e, n)), facts) for e, n in moving):
+                left = tuple(others)
+        return and_(*left) if tv.is_input else valid
 
     def _define(self, tv: TensorView, definition: Pointwise | FirstValid, operands: tuple[Operand, ...]) -> TensorView:
         new, location = self._new(tv), caller()

@@ -20,11 +20,12 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.compile import compile
 from taskfuse.runtime.workers import FEWEST, compiled_elsewhere
 from taskfuse.torch.aliases import aliases
+from taskfuse.torch.biases import separate_biases
 from taskfuse.torch.fates import GraphPartition, NodeKind
 from taskfuse.torch.importer import ImportedRegion, imported
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import Refused, members
-from taskfuse.torch.padding import pad_products
+from taskfuse.torch.padding import has_odd_rows, pad_products
 from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
 from taskfuse.torch.passed_views import with_passed_views
 from taskfuse.torch.program import GraphProgram, symbol_sources, written
@@ -156,13 +157,24 @@ def _laid(value: Any) -> tuple[str, ...]:
             return (str(value),)
 
 
+def pad_joint(graph: Graph, settings: Settings) -> None:
+    """Pad the products of the graph that AOTAutograd will divide into a forward and a backward one."""
+    if any(map(has_odd_rows, graph.nodes)):
+        with SEARCH:
+            pad_products(graph, planned(graph, _limits(settings)), settings.device)
+
+
+def _limits(settings: Settings) -> PartitionLimits:
+    return PartitionLimits(settings.device, settings.products, settings.least, settings.most)
+
+
 def planned_regions(gm: GraphModule, settings: Settings) -> tuple[GraphPartition, dict[int, ImportedRegion]]:
-    """The partition of a graph, in which products may be padded for it, and the fusion of each region."""
-    limits = PartitionLimits(settings.device, settings.products, settings.least, settings.most)
+    """The partition of a graph, in which products may be padded and lose their biases for it, and the fusion of each region."""
+    limits = _limits(settings)
     known: dict[Any, str | None] = {}
     with SEARCH:
         plan = planned(gm.graph, limits, known)
-        if pad_products(gm.graph, plan, settings.device) | separate_states(gm.graph, plan):
+        if pad_products(gm.graph, plan, settings.device) | separate_states(gm.graph, plan) | separate_biases(gm.graph, plan):
             plan = planned(gm.graph, limits, known)
         return plan, _regions(gm, plan)
 

@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from taskfuse.runtime.workers import start
 from taskfuse.torch.aot import RestartAnalysis, aot_module_simplified, min_cut_rematerialization_partition
 from taskfuse.torch.cached import TaskfuseCode, caching
-from taskfuse.torch.compilation import program_of
+from taskfuse.torch.compilation import pad_joint, program_of
 from taskfuse.torch.cuda_graphs import GraphRecorder
 from taskfuse.torch.decompositions import decompositions
 from taskfuse.torch.min_cut import cuts_without_networkx
@@ -62,9 +62,11 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
         start(settings.processes)  # they are ready when the graphs are
     ahead: list[GraphModule] = []  # the backward graph, while the forward one is compiled
 
-    def partitioned(*args: Any, **kwargs: Any) -> tuple[GraphModule, GraphModule]:
+    def partitioned(joint: GraphModule, *args: Any, **kwargs: Any) -> tuple[GraphModule, GraphModule]:
+        if wanted:
+            pad_joint(joint.graph, settings)
         with partition_without_inductor(), cuts_without_networkx():
-            forward, backward = min_cut_rematerialization_partition(*args, **kwargs)
+            forward, backward = min_cut_rematerialization_partition(joint, *args, **kwargs)
         ahead[:] = [backward]
         return forward, backward
 

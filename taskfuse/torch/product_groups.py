@@ -4,12 +4,14 @@ torch multiplies matrices as fast as taskfuse does; a fusion saves the round tri
 product's sums, also of two products that are combined, as in a gated unit. One value leaves a group, or parts of one, so it is convex
 wherever its operands come from; for the levels of the partition it is like a node left to torch.
 
-The cost models of the schedulers give the time of the group; the time of torch is at least that of the products and of one kernel for the rest, or, if the
-rest would be one kernel with readers of the result anyway, of a read of the products (:mod:`taskfuse.torch.worth`).
+The cost models of the schedulers give the time of the group; the time of torch is at least that of the products and of one kernel for the rest. If the
+rest would be one kernel with readers of the result anyway, these read the result of the group, and with torch's products what the rest reads
+(:mod:`taskfuse.torch.worth`): a cast to a wider dtype, for one, is not worth a group.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import getitem
 from typing import Final
@@ -47,6 +49,8 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
 
     Args:
         plan: the fate of every node; of products, that of torch's.
+
+    Of the groups of a product, the greatest that is expected to be no slower than torch is taken, or a smaller one with a narrower result that gains more.
     """
     place = {node: k for k, node in enumerate(graph.nodes)}
     writes = [k for node, k in place.items() if mutates(node)]
@@ -54,27 +58,34 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     for node in graph.nodes:
         if not _is_free(node, plan):
             continue
+        best: list[Node] = []
+        gain = -math.inf
         for group in _alone(node) if op_name(node) in (*ATTENTION, *GRADIENTS) else _around(node, plan):
             group.sort(key=place.__getitem__)
-            if any(place[group[0]] < k < place[group[-1]] for k in writes):
+            if any(place[group[0]] < k < place[group[-1]] for k in writes) or (best and not _is_narrower(group[-1], best[-1])):
                 continue
             times = _times(group, plan)
             if times is None:
                 continue
             ours, theirs = times
-            if ours <= theirs:
-                for member in group:
-                    plan.kinds[member] = NodeKind.MATH
-                    plan.reasons.pop(member, None)
-                found.append(group)
-                break
+            if ours <= theirs and theirs - ours > gain:
+                best, gain = group, theirs - ours
             plan.reasons[node] = f"{JOINED[op_name(node)]}, expected times: {ours:.0f} us as a fusion, {theirs:.0f} us by torch"
+        for member in best:
+            plan.kinds[member] = NodeKind.MATH
+            plan.reasons.pop(member, None)
+        found += [best] if best else []
     return found
 
 
 def _is_free(node: Node, plan: GraphPartition) -> bool:
     """Whether a node is a product that torch would compute and a fusion can be made of."""
     return plan.kinds[node] is NodeKind.TORCH and node in plan.able and plan.reasons.get(node, "").startswith(JOINED.get(op_name(node), "-"))
+
+
+def _is_narrower(node: Node, other: Node) -> bool:
+    """Whether the elements of a node have fewer bytes than those of another."""
+    return node.meta["val"].element_size() < other.meta["val"].element_size()
 
 
 def _alone(node: Node) -> list[list[Node]]:

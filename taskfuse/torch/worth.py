@@ -20,6 +20,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed
+from taskfuse.ir.tensor import TensorView
 from taskfuse.runtime.memory_order import in_memory_order
 from taskfuse.schedulers.attention import offer as attention_offer
 from taskfuse.schedulers.back_to_back import find as find_chain
@@ -135,7 +136,7 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | Non
         fusion: all of it.
         products: each product alone.
         rest: the epilogue, which is one kernel; ``None`` if there is none.
-        joins: readers of the result would be in the kernel of the rest as well: then the fusion saves only the reads of the products.
+        joins: readers of the result would be in the kernel of the rest as well: they then read what the rest reads in place of the result.
         has_views: factors may be views that only a separate kernel takes as arrays, such as weights of a 1 x 1 convolution: segments are searched for.
     """
     target = present()
@@ -143,16 +144,23 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | Non
     ours = _product_us(ordered, target)
     if ours is None and not has_views:
         return None
-    read = 0.0 if rest is None else target.dram_us(float(sum(f.outputs[0].dtype.itemsize * Sizes(f, None, target).elements(f.outputs[0]) for f in products)))
+    after = target.dram_us(_bytes(fusion, fusion.outputs, target)) if joins and rest is not None else 0.0
     theirs = 0.0
     for f in products:
         own = Sizes(f, None, target)
         theirs += target.overlap_us + max(roofline(f, own), target.kernel_us(products_us(f, own) / _reached(f, target)))
-    theirs += read if joins or rest is None else target.overlap_us + roofline(rest, Sizes(rest, None, target))
+    if rest is not None:
+        theirs += target.dram_us(_bytes(rest, rest.inputs, target)) if joins else target.overlap_us + roofline(rest, Sizes(rest, None, target))
     if ours is None:
-        least = roofline(ordered, Sizes(ordered, None, target)) + target.launch_us
+        least = roofline(ordered, Sizes(ordered, None, target)) + target.launch_us + after
         ours = None if least > theirs else _segments_us(ordered, target)
-    return None if ours is None else (ours, theirs)
+    return None if ours is None else (ours + after, theirs)
+
+
+def _bytes(fusion: Fusion, tensors: Sequence[TensorView], target: Target) -> float:
+    """The bytes of tensors of a fusion."""
+    extent = Sizes(fusion, None, target)
+    return float(sum(tv.dtype.itemsize * extent.elements(tv) for tv in tensors))
 
 
 def _reached(fusion: Fusion, target: Target) -> float:

@@ -42,6 +42,17 @@ def test_rows_without_vectors_are_one(shape: list[int | str], numbers: tuple[int
     assert not config.flat
 
 
+@pytest.mark.parametrize(("width", "vector", "flat"), [(14, 2, True), (28, 4, True), (56, 8, False)])
+def test_rows_of_short_vectors_are_one(width: int, vector: int, flat: bool) -> None:
+    """Images of 14 x 14 in 16 bits: warps are full, and a vector still lies within a row."""
+    with tf.Fusion("images") as fusion:
+        x, y = (tf.define_tensor([2, 3, 4, width], tf.bfloat16, name=name) for name in "xy")
+        fusion.add_output(tf.relu(x) * y)
+    config = checked(fusion, [array(2, 3, 4, width, dtype=tf.bfloat16)] * 2).steps[0].schedule.config
+    assert isinstance(config, PointwiseConfig)
+    assert (config.vector, config.flat) == (vector, flat)
+
+
 def test_stencils_take_short_vectors() -> None:
     """Where loads are not vectors, neighboring threads load neighbors; a thread of eight would load from a line of its own."""
     with tf.Fusion("blur") as fusion:
@@ -114,3 +125,29 @@ def test_what_is_computed_for_every_row_counts_for_every_row() -> None:
     found = choose_segments(rows_and_a_vector())
     assert len(found.steps) == 2
     assert found.us < once
+
+
+def padded_weights(kept: int) -> tf.Fusion:
+    """Weights of the first columns of a row, and zeros in place of the others."""
+    with tf.Fusion("padded") as fusion:
+        x, greatest = tf.define_tensor([512, 2056], dtype=tf.bfloat16, name="x"), tf.define_tensor([512, 1], name="greatest")
+        fusion.add_output(tf.cast(tf.pad(tf.exp(x[:, :kept] - greatest), [(0, 0), (0, 2056 - kept)]), tf.bfloat16), name="y")
+    return fusion
+
+
+def test_rows_that_end_within_a_vector_are_loaded_in_vectors() -> None:
+    """The elements behind the end exist, and a value of a row is one for all of its columns."""
+    fusion = padded_weights(2050)
+    assert tf.schedulers.pointwise(fusion).config.vector == 8
+    text = str(tf.lower(fusion))
+    assert "<- x[" in text
+    assert "width 8" in text
+    assert "pad(greatest" not in text
+
+
+def test_columns_that_are_left_out_are_not_loaded() -> None:
+    fusion = padded_weights(100)
+    tf.schedulers.pointwise(fusion)
+    text = str(tf.lower(fusion))
+    assert " < 100" in text
+    assert "<- x[" not in text

@@ -46,6 +46,20 @@ def test_gradients_of_convolutions(form: tuple[int, int, int, int]) -> None:
     assert ("aten.convolution.default" in ops) is (groups == 6 and stride == 1)
 
 
+@pytest.mark.parametrize(("dtype", "last"), [(torch.bfloat16, True), (torch.float32, False)])
+def test_gradients_of_weights_of_each_channel_have_channels_last(dtype: Any, last: bool) -> None:
+    """In 16-bit floats, where torch's kernel for these is faster than a copy; a tensor that lies so is not copied."""
+    theirs = torch.nn.Conv2d(6, 6, 3, padding=1, groups=6).to(dtype)
+    x = torch.randn(2, 6, 8, 8, dtype=dtype)
+    found: list[GraphReport] = []
+    listeners.append(found.append)
+    results = [torch.autograd.grad((run(x).permute(0, 2, 3, 1).float().square()).sum(), list(theirs.parameters())) for run in (theirs, compiled(theirs))]
+    listeners.remove(found.append)
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
+    assert ("aten.clone.default" in [op for _, op, _, _ in found[-1].ops]) is last
+
+
 def test_batch_norm_in_inference_is_math() -> None:
     model = torch.nn.Sequential(torch.nn.BatchNorm2d(3), torch.nn.ReLU()).eval()
     found: list[GraphReport] = []

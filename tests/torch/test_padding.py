@@ -11,7 +11,8 @@ torch = pytest.importorskip("torch")
 
 from taskfuse.target import DEFAULT
 from taskfuse.torch import padding
-from tests.torch.graphs import check, foreign
+from taskfuse.torch.compilation import GraphReport, listeners
+from tests.torch.graphs import check, compiled, foreign
 
 
 def expect(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
@@ -71,6 +72,21 @@ def test_what_others_see_lies_as_torch_says() -> None:
 
 def test_views_that_would_be_none_leave_a_product_as_it_is() -> None:
     check(lambda x, w: ((x @ w.t()).view(-1).exp() + 1) * 2, half(16, 32), half(33, 32))
+
+
+def test_in_training_a_part_of_each_padded_row_is_kept() -> None:
+    x, w = half(16, 32).requires_grad_(), half(33, 32).requires_grad_()
+    reports: list[GraphReport] = []
+    listeners.append(reports.append)
+    try:
+        got = torch.autograd.grad(compiled(scores)(x, w).square().sum(), (x, w))
+    finally:
+        listeners.remove(reports.append)
+    forward, backward = reports
+    assert "clone" not in forward.program.source, "the logits are kept as they are"
+    assert any(tuple(n.meta["val"].shape) == (16, 40) for region, _ in backward.fusions.values() for n in region.tensors)
+    for a, b in zip(got, torch.autograd.grad(scores(x, w).square().sum(), (x, w)), strict=True):
+        torch.testing.assert_close(a, b, atol=2e-2, rtol=2e-2)
 
 
 def test_it_pays_only_for_long_products(monkeypatch: pytest.MonkeyPatch) -> None:

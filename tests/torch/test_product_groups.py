@@ -37,6 +37,19 @@ def test_what_follows_is_computed_with_the_product() -> None:
     assert [names(g) for g in found.groups] == [["addmm", "gelu"]]
 
 
+@pytest.mark.parametrize(("extents", "has_residual", "expected"), [((2048, 14336, 4096), True, [["mm", "add"]]), ((4096, 2048, 2048), False, [])])
+def test_a_norm_reads_16_bit_floats(extents: tuple[int, int, int], has_residual: bool, expected: list[list[str]]) -> None:
+    """A cast to float32, which the norm's kernel can do, would make the product's store twice as much, and the norm's read it."""
+    m, k, n = extents
+
+    def norm(x: Any, w: Any, residual: Any) -> Any:
+        y = (x @ w + residual if has_residual else x @ w).float()
+        return (y * torch.rsqrt(y.square().mean(-1, keepdim=True))).to(x.dtype)
+
+    found = plan(norm, *(torch.empty(shape, dtype=torch.bfloat16) for shape in ((m, k), (k, n), (m, n))))
+    assert [names(g) for g in found.groups] == expected
+
+
 def last(*shape: int) -> Any:
     """The same, channels last."""
     return half(*shape).to(memory_format=torch.channels_last)

@@ -10,6 +10,7 @@ from taskfuse.ir.scalar import const
 from taskfuse.ir.tensor import TensorView
 from taskfuse.torch.metadata import Refused
 from taskfuse.torch.rules.call import AtenCall, Made, converted, number, rule, widened
+from taskfuse.torch.rules.one_place import sum_of_one_term
 
 SIMPLE: dict[str, Callable[..., TensorView]] = {
     "sum": ops.sum,
@@ -36,6 +37,8 @@ def reduced(call: AtenCall) -> Made:
     wide = x if call.name in ("any", "all") else converted(x, call.out.dtype)
     if not axes:
         return ops.ne(x, 0) if call.name in ("any", "all") and x.dtype is not bool_ else ops.copy(wide)
+    if call.name == "sum" and len(axes) == 1 and (term := sum_of_one_term(wide, axes[0])) is not None:
+        return term if keep else ops.squeeze(term, axes[0])
     return SIMPLE[call.name](wide, axes, keepdims=keep)
 
 
