@@ -13,8 +13,7 @@ import numpy as np
 from taskfuse.errors import shown
 from taskfuse.ir.axes import CLAIMED, WORK, Axis, AxisKind, Merge, Rasterize, Split, Swizzle, axis, claimed_index, joint_kind, merge_axes, split_axes
 from taskfuse.ir.dims import Dim, nearest
-from taskfuse.ir.scalar import Const, Expr, IntLike, const, evaluate, free_symbols, ge, prove
-from taskfuse.ir.scalar.memory import remembered
+from taskfuse.ir.scalar import Const, Expr, IntLike, const, evaluate, free_symbols, ge, prove, remembered
 from taskfuse.schedule.call import Call, constant, described, is_power_of_two
 
 # A bijection over at most so many work items is checked point by point.
