@@ -67,7 +67,9 @@ FUNCTIONS: Final = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
 FUNCTION_INSTRUCTIONS: Final = 16
 """Instructions of such a function in the text of a kernel; arithmetic takes one. An assumption."""
 CONSTANT_SLOTS: Final = 5
-"""Issue slots of a power or a remainder by a constant."""
+"""Issue slots of a power, a remainder or a quotient by a constant."""
+FLOAT8_SLOTS: Final = 3
+"""Issue slots of the conversion to a float of 8 bits: what is too great is NaN or infinity, and four are packed into a word."""
 DOUBLE_FACTOR: Final = 2
 """How many issue slots types of 64 bits take for one of float32."""
 
@@ -121,12 +123,14 @@ class Elementwise:
 
         Args:
             dtype: of the result.
-            is_constant: the last of several operands is a number, so that a power is a product or a root, and a quotient of integers a product.
+            is_constant: the last of several operands is a number, so that a power is a product or a root, and a quotient a product or two.
         """
         if dtype.bits == 64:
             return DOUBLE_FACTOR * self.instructions
-        if is_constant and self.rule is DTypeRule.NUMERIC:
+        if is_constant and self.rule in (DTypeRule.NUMERIC, DTypeRule.DIVIDE):
             return min(self.slots, CONSTANT_SLOTS)
+        if dtype.is_float and dtype.bits == 8:
+            return self.slots + FLOAT8_SLOTS
         if not (dtype.is_float and dtype.bits == 16) or self.cpp.moves:
             return self.slots
         return 1 + (self.slots if self.short_slots is None else self.short_slots)  # the result is rounded
