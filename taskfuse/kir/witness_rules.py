@@ -314,10 +314,7 @@ def _point(rank: int) -> frozenset[str]:
 
 def _foreign(expressions: Iterable[Expr], allowed: frozenset[str]) -> str | None:
     """A symbol that is not allowed."""
-    for e in expressions:
-        if not e.free <= allowed:
-            return min(e.free - allowed)
-    return None
+    return next((min(e.free - allowed) for e in expressions if not e.free <= allowed), None)
 
 
 def _misread(declarations: Declarations, expressions: Iterable[Expr]) -> str | None:
@@ -361,11 +358,7 @@ def holds_problem(subject: WritingStmt, scope: Scope) -> str | None:
     definition = scope.declarations.definitions.get(holds.tensor)
     if definition is None:
         return f"there is no definition of '{holds.tensor}'"
-    for rule in HOLDS_RULES:
-        message = rule(subject, holds, definition, scope)
-        if message is not None:
-            return message
-    return None
+    return next((message for rule in HOLDS_RULES if (message := rule(subject, holds, definition, scope)) is not None), None)
 
 
 def contents_fit_tensors(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
@@ -436,8 +429,6 @@ def tiles_fit(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Sc
 def _tile(stmt: WritingStmt, scope: Scope) -> tuple[int, ...] | None:
     """The tile of an instruction; ``None``: any, as a box says which element is which."""
     match stmt:
-        case Compute():
-            return ()
         case GatherCopy(width=width) | AtomicUpdate(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):
             return () if width == 1 else (width,)
         case Wgmma(row=row, n=n, k=k) | Mma(row=row, n=n, k=k):
