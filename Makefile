@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# Modules are compiled as they are imported, on all cores; pip would compile twice as many on one, before anything runs.
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 JOBS ?= 2
 N ?= 10000
 CASES ?= 50000
@@ -104,7 +105,8 @@ $(VENV)/.core: pyproject.toml
 	@$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.dev: $(VENV)/.core
+$(VENV)/.dev: pyproject.toml
 	@echo "setting up $(VENV) for development"
+	@test -x $(PY) || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) --editable '.[dev]'
-	@touch $@
+	@touch $(VENV)/.core $@

@@ -89,17 +89,23 @@ def row_major(index: Sequence[Expr], shape: Sequence[Expr], indices: Indices) ->
 
 
 def joined(index: Sequence[Expr], shape: Sequence[Expr], facts: Callable[[], Facts]) -> list[tuple[Expr, Expr]]:
-    """Indices and extents of fewer axes with the same offsets: adjacent quotient and remainder of one index are merged. ``x//N, x % N`` becomes ``x``."""
+    """Indices and extents of fewer axes with the same offsets: adjacent quotient and remainder of one index are merged. ``x//N, x % N`` becomes ``x``, and so
+    do ``x//N, 4*(x % N) + e``, of an axis of ``4*N``, become ``4*x + e``."""
     found: list[tuple[Expr, Expr]] = []
     for i, extent in zip(index, shape, strict=True):
         found.append((i, extent))
-        while len(found) > 1 and isinstance(low := found[-1][0], Mod):
+        while len(found) > 1 and (rests := _remainders(low := found[-1][0])):
             high, before = found[-2]
             whole = simplify(high * found[-1][1] + low, facts())
-            if isinstance(whole, Sum) and low in (term for term, _ in whole.terms):
+            if not rests.isdisjoint(_remainders(whole)) and not isinstance(whole, Mod):
                 break
             found[-2:] = [(whole, before * found[-1][1])]
     return found
+
+
+def _remainders(e: Expr) -> set[Expr]:
+    """The remainders among the terms of an index."""
+    return {term for term, _ in (e.terms if isinstance(e, Sum) else ((e, 1),)) if isinstance(term, Mod)}
 
 
 def strided(index: Sequence[Expr], strides: Sequence[str], indices: Indices) -> str:

@@ -99,6 +99,7 @@ class TextScope:
         turn: variable of the innermost loop around it that is copied for each of an even number of values.
         copied: the innermost loop around it that is copied for each of its values.
         exact: variable that is false if a function of the loop around it was not exact, which is then executed again.
+        is_repeated: it is executed again for that reason.
     """
 
     indices: Indices
@@ -108,6 +109,7 @@ class TextScope:
     turn: str | None = None
     copied: For | None = None
     exact: str | None = None
+    is_repeated: bool = False
 
 
 class Writer:
@@ -139,7 +141,7 @@ class Writer:
         self.mbarriers = mbarriers
         self.helpers = helpers
         self._packed = packed_in(kernel)
-        self._unrolled = frozenset(s.var for s in walk(kernel) if isinstance(s, For) and s.unroll)
+        self.unrolled = frozenset(s.var for s in walk(kernel) if isinstance(s, For) and s.unroll)
         self.lines: list[str] = []
         self._scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
 
@@ -224,7 +226,7 @@ class Writer:
         ``None``: the statement does something else, the index is no such sum, or float32 lacks some of these numbers."""
         match stmt.operands:
             case (IndexOf(value=Sum() as value),) if stmt.op.cpp.moves and stmt.dtype in (int32, int64) and self.dtype(stmt.out) is float32:
-                constant = sum((term * k for term, k in value.terms if term.free <= self._unrolled), start=const(0))
+                constant = sum((term * k for term, k in value.terms if term.free <= self.unrolled), start=const(0))
             case _:
                 return None
         common = value - constant

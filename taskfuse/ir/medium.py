@@ -14,10 +14,13 @@ from taskfuse.target import Target, launch_registers
 class Reach(Enum):
     """The threads that share one copy of a memory. The value is the index types that distinguish these threads."""
 
-    THREAD = ()
-    BLOCK = THREAD_TYPES
-    CLUSTER = (*CLUSTER_TYPES, *THREAD_TYPES)
-    GRID = (*BLOCK_TYPES, *CLUSTER_TYPES, *THREAD_TYPES)
+    THREAD = frozenset[ParallelType]()  # no tuple: early Pythons 3.11, such as Debian's 3.11.2, forget an empty one
+    BLOCK = frozenset(THREAD_TYPES)
+    CLUSTER = frozenset((*CLUSTER_TYPES, *THREAD_TYPES))
+    GRID = frozenset((*BLOCK_TYPES, *CLUSTER_TYPES, *THREAD_TYPES))
+
+
+THREAD = Reach.THREAD  # looked up once: Python 3.11 takes long to find a member in its class
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,12 @@ class Medium:
     @property
     def is_private(self) -> bool:
         """True if only one thread accesses a copy, so that no access needs ordering."""
-        return self.reach is Reach.THREAD
+        return self.reach is THREAD
 
     @property
     def shared_along(self) -> tuple[ParallelType, ...]:
         """The index types along which all indices share one copy."""
-        return self.reach.value
+        return tuple(p for p in INDEX_TYPES if p in self.reach.value)
 
     def is_private_to(self, ptype: ParallelType) -> bool:
         """True if each index of ``ptype`` has its own copy."""

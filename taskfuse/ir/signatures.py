@@ -142,7 +142,7 @@ def _fits(value: object, hint: Any) -> bool:
     if origin is Literal:
         return value in of
     if hint is int:
-        return isinstance(value, SupportsIndex)
+        return isinstance(value, int | SupportsIndex)  # the second alone looks at methods by name
     if hint is float:
         return isinstance(value, int | float) or hasattr(value, "__float__")
     if origin is Sequence and isinstance(value, np.ndarray):

@@ -22,6 +22,7 @@ class ParallelType(Enum):
     Mma = "Mma"
     Bulk = "Bulk"
     Serial = "Serial"
+    __hash__ = object.__hash__  # of the identity, as for memory types
 
     @property
     def is_block(self) -> bool:

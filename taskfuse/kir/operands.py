@@ -201,3 +201,4 @@ class Queue(Enum):
     WGMMA = "wgmma"
     BULK = "bulk"
     COPY = "copy"
+    __hash__ = object.__hash__  # of the identity: queues are looked up often

@@ -6,6 +6,9 @@ expressions, never by parallel type (docs/loop-nests.md).
 
 from __future__ import annotations
 
+from functools import cached_property
+
+from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Assemble, Fold, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.medium import MEDIA, nearest
 from taskfuse.ir.scalar import ONE, Expr, Facts, const, eq, ge, lt, prove, simplify, substitute, sym
@@ -96,8 +99,9 @@ def _follow(index_maps: IndexMaps, tv: TensorView) -> MemoryType:
                 is_factor = isinstance(use, Reduction) and k >= len(use.terms)
                 if needed is MemoryType.Local and has_values(read):
                     needed, why = MemoryType.Shared, f"{use.output.name} reads it at an index that it computes: registers have no addresses"
+                reading = _Reading(index_maps, tv, use, read, is_factor=is_factor)
                 for p in INDEX_TYPES:
-                    if _crosses(index_maps, tv, use, read, p, is_factor=is_factor):
+                    if reading.crosses(p):
                         reached = nearest(p)
                         if order.index(reached) > order.index(needed):
                             needed, why = reached, f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} compute"
@@ -110,37 +114,55 @@ def _follow(index_maps: IndexMaps, tv: TensorView) -> MemoryType:
     return given
 
 
-def _crosses(index_maps: IndexMaps, tv: TensorView, use: MathExpr, read: Read, p: ParallelType, *, is_factor: bool) -> bool:
-    """True if a value of ``tv`` in memory private to ``p`` would not be where ``use`` reads it, which may rescale its sum by it."""
-    consumer = use.output
-    task, other = index_maps.tree.place[tv], index_maps.tree.place[consumer]
-    mine, theirs = index_maps.ranges.range(task, p), index_maps.ranges.range(other, p)
-    own = owner_digits(tv, p)
-    if not own and not digits(consumer, p) and mine == theirs:
-        return False
-    index_map = index_maps.rescaling(consumer) if is_factor else index_maps.reading(consumer)
-    base = sym(base_name(p, other))
-    index = theirs.start + (base if is_factor else _lane(consumer, read, p, base))
-    kept = [a for a in own if not a.is_reduction]
-    if not kept:
-        reach = IndexRange(mine.start, mine.extent)
-        return not (prove(ge(index, reach.start), index_map.facts) and prove(lt(index, reach.start + reach.extent), index_map.facts))
-    values = forward(tv, _logical(index_maps, consumer, index_map, read), index_map.facts)
-    shared = list(zip(tv.loop, consumer.loop, strict=False))[: tv.schedule.inline]
-    values.update((a, index_map.values[b]) for a, b in shared if b in index_map.values)  # a shared loop has one index, also where the map back has none
-    if len(kept) == len(own) and all(a in values for a in own):
-        total = ZERO
-        for k, a in enumerate(own):
-            total = total + values[a] * product(own[k + 1 :])
-        if prove(eq(total + mine.start, index), index_map.facts):
+class _Reading:
+    """A read of a tensor by the code of a reader, which may rescale its sum by it."""
+
+    def __init__(self, index_maps: IndexMaps, tv: TensorView, use: MathExpr, read: Read, *, is_factor: bool) -> None:
+        self.tv, self.consumer, self.read, self.is_factor = tv, use.output, read, is_factor
+        self.index_maps = index_maps
+
+    @cached_property
+    def index_map(self) -> IndexMap:
+        """Where the reader reads."""
+        return self.index_maps.rescaling(self.consumer) if self.is_factor else self.index_maps.reading(self.consumer)
+
+    @cached_property
+    def values(self) -> dict[Axis, Expr]:
+        """The indices of the axes of the tensor's element that is read."""
+        tv, index_map = self.tv, self.index_map
+        values = forward(tv, _logical(self.index_maps, self.consumer, index_map, self.read), index_map.facts)
+        shared = list(zip(tv.loop, self.consumer.loop, strict=False))[: tv.schedule.inline]
+        values.update((a, index_map.values[b]) for a, b in shared if b in index_map.values)  # a shared loop has one index, also where the map back has none
+        return values
+
+    def crosses(self, p: ParallelType) -> bool:
+        """True if a value in memory private to ``p`` would not be where the reader reads it."""
+        tv, consumer, ranges = self.tv, self.consumer, self.index_maps.ranges
+        task, other = self.index_maps.tree.place[tv], self.index_maps.tree.place[consumer]
+        mine, theirs = ranges.range(task, p), ranges.range(other, p)
+        own = owner_digits(tv, p)
+        if not own and not digits(consumer, p) and mine == theirs:
             return False
-    delta = index - mine.start
-    if not (prove(ge(delta, 0), index_map.facts) and prove(lt(delta, product(own)), index_map.facts)):
-        return True
-    for a, value in digit_values(own, delta, index_map.facts).items():
-        if not a.is_reduction and not a.is_foreign and not (a in values and prove(eq(values[a], value), index_map.facts)):
+        facts, base = self.index_map.facts, sym(base_name(p, other))
+        index = theirs.start + (base if self.is_factor else _lane(consumer, self.read, p, base))
+        kept = [a for a in own if not a.is_reduction]
+        if not kept:
+            reach = IndexRange(mine.start, mine.extent)
+            return not (prove(ge(index, reach.start), facts) and prove(lt(index, reach.start + reach.extent), facts))
+        values = self.values
+        if len(kept) == len(own) and all(a in values for a in own):
+            total = ZERO
+            for k, a in enumerate(own):
+                total = total + values[a] * product(own[k + 1 :])
+            if prove(eq(total + mine.start, index), facts):
+                return False
+        delta = index - mine.start
+        if not (prove(ge(delta, 0), facts) and prove(lt(delta, product(own)), facts)):
             return True
-    return any(a.is_reduction for a in own) and not prove(eq(theirs.start, mine.start), index_map.facts)
+        for a, value in digit_values(own, delta, facts).items():
+            if not a.is_reduction and not a.is_foreign and not (a in values and prove(eq(values[a], value), facts)):
+                return True
+        return any(a.is_reduction for a in own) and not prove(eq(theirs.start, mine.start), facts)
 
 
 def _lane(consumer: TensorView, read: Read, p: ParallelType, base: Expr) -> Expr:

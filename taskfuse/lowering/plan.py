@@ -135,12 +135,12 @@ PNode = PLoop | PBind | PScope | PGuard | PDispatch | PStmt | PSync
 def children(node: PNode) -> list[list[PNode]]:
     """The blocks inside a plan node."""
     match node:
+        case PStmt() | PSync():  # most nodes
+            return []
         case PLoop() | PBind() | PScope() | PGuard():
             return [node.body]
         case PDispatch():
             return [m.body for m in node.members]
-        case PStmt() | PSync():
-            return []
 
 
 def statements(nodes: list[PNode]) -> Iterator[PStmt]:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import Expr
@@ -24,16 +24,19 @@ _THREADS = frozenset(p.index_name for p in THREAD_TYPES)
 
 def verify_plan(plan: list[PNode], step: str) -> None:
     """Check the rules. Raises :class:`VerifyError`, which names the ``step`` that broke one."""
-    loops = frozenset(n.var for n in _all(plan) if isinstance(n, PLoop))
-    cursors = {s.name for n in _all(plan) if isinstance(n, PSync) for s in walk(n.stmts) if isinstance(s, CursorInit)}
+    nodes = _all(plan)
+    loops = frozenset(n.var for n in nodes if isinstance(n, PLoop))
+    cursors = {s.name for n in nodes if isinstance(n, PSync) for s in walk(n.stmts) if isinstance(s, CursorInit)}
     _Rules(step, loops, {symbol: name for name in cursors for symbol in Cursor(name).symbols}, cursors).block(plan, frozenset(), set())
 
 
-def _all(nodes: list[PNode]) -> Iterator[PNode]:
-    for n in nodes:
-        yield n
+def _all(nodes: list[PNode]) -> list[PNode]:
+    """All nodes of a plan, in no order that counts."""
+    found = list(nodes)
+    for n in found:  # grows as the blocks inside are found
         for block in children(n):
-            yield from _all(block)
+            found += block
+    return found
 
 
 class _Rules:
@@ -42,6 +45,7 @@ class _Rules:
         self._loops = loops
         self._parts = parts
         self._cursors = cursors
+        self._own: dict[Task, frozenset[str]] = {}
 
     def block(self, nodes: list[PNode], around: frozenset[str], ready: set[str]) -> None:
         """Check a block inside loops, with the cursors initialized before it; those that it initializes are ready until its end."""
@@ -82,15 +86,23 @@ class _Rules:
             raise self._broken(f"a wait or a barrier stands under {n.cond}, which depends on {own[0]}")
 
     def _uses(self, expressions: Iterable[Expr], around: frozenset[str], ready: set[str], task: Task | None, what: str) -> None:
-        own = frozenset[str]() if task is None else {base_name(p, task) for p in INDEX_TYPES}
-        for e in expressions:
-            for name in e.free:
-                if name in self._loops and name not in around:
-                    raise self._broken(f"{what} uses {name} outside its loop")
-                if name in self._parts and self._parts[name] not in ready:
-                    raise self._broken(f"{what} uses {name} before the cursor is initialized")
-                if task is not None and is_base(name) and name not in own:
+        names = frozenset[str]().union(*(e.free for e in expressions))
+        for name in names & self._loops - around:
+            raise self._broken(f"{what} uses {name} outside its loop")
+        for name in names & self._parts.keys():
+            if self._parts[name] not in ready:
+                raise self._broken(f"{what} uses {name} before the cursor is initialized")
+        if task is not None:
+            for name in names - self._indices(task):
+                if is_base(name):
                     raise self._broken(f"{what} in task {task.name} uses {name}, a local index of another task")
+
+    def _indices(self, task: Task) -> frozenset[str]:
+        """The local indices of a task."""
+        found = self._own.get(task)
+        if found is None:
+            found = self._own[task] = frozenset(base_name(p, task) for p in INDEX_TYPES)
+        return found
 
     def _broken(self, reason: str) -> VerifyError:
         help = "this is a fault of lowering, not of the schedule: report it with the fusion's text"

@@ -27,7 +27,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import map_stmts, walk
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.operands import Queue
-from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, Commit, WaitGroup
+from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, Commit, WaitGroup, WgmmaFence
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.completion import issues_to
 from taskfuse.lowering.domains import refused
@@ -79,13 +79,19 @@ def is_shared(node: PNode) -> bool:
 
 
 def pieces(nodes: list[PNode]) -> list[PNode]:
-    """Nodes whose scopes hold one node each."""
-    return [replace(n, body=[piece]) if isinstance(n, PScope) else piece for n in nodes for piece in (pieces(n.body) if isinstance(n, PScope) else [n])]
+    """Nodes whose scopes hold one node each, and so do loops that hardware indices take, where a batch of products ends in them."""
+    found: list[PNode] = []
+    for n in nodes:
+        if isinstance(n, PScope) or (isinstance(n, PBind) and any(isinstance(leaf, PSync) and leaf.stmts == COMMIT for leaf in leaves([n]))):
+            found += [replace(n, body=[piece]) for piece in pieces(n.body)]
+        else:
+            found.append(n)
+    return found
 
 
 def _inside(node: PNode) -> PNode:
-    """What a scope of one node holds."""
-    return _inside(node.body[0]) if isinstance(node, PScope) and len(node.body) == 1 else node
+    """What a scope, or a loop that a hardware index takes, of one node holds."""
+    return _inside(node.body[0]) if isinstance(node, PScope | PBind) and len(node.body) == 1 else node
 
 
 @dataclass(slots=True, eq=False)
@@ -202,7 +208,7 @@ class Pipelined:
     def _split(self, nodes: list[PNode], issue: list[PNode]) -> tuple[list[PNode], list[PNode]]:
         """Code of stage 0 that may run while products of stage 1 do, and code behind it: it writes registers that they read, or issues other products."""
         held = {a.buffer for s in statements(issue) if issues_to(s) is not None for a in s.reads}
-        at = next((k for k, n in enumerate(nodes) if _is_commit(n) or any(a.buffer in held for s in statements([n]) for a in s.writes)), len(nodes))
+        at = next((k for k, n in enumerate(nodes) if _issues(n) or any(a.buffer in held for s in statements([n]) for a in s.writes)), len(nodes))
         return nodes[:at], nodes[at:]
 
 
@@ -210,6 +216,12 @@ def _is_commit(node: PNode) -> bool:
     """True for the end of a batch of products."""
     inner = _inside(node)
     return isinstance(inner, PSync) and inner.stmts == COMMIT
+
+
+def _issues(node: PNode) -> bool:
+    """True for products, for the fence before some, and for the end of a batch."""
+    inner = _inside(node)
+    return _is_commit(node) or (isinstance(inner, PSync) and inner.stmts == (WgmmaFence(),)) or any(issues_to(s) is Queue.WGMMA for s in statements([node]))
 
 
 def _on_waits(node: PNode, change: Callable[[WaitGroup], Stmt | None]) -> PNode:

@@ -83,14 +83,16 @@ def gathered(fusion: Fusion, whole: Shape, points: Points, combine: Combine, val
     """``combine`` of ``value`` over the points that go to an element, for every element of ``whole``: ``neutral`` where none does."""
     location = caller()
     space = (*points.reached(whole), *(points.space[a] for a in points.left()))
-    named = is_named(fusion, space, points)
     root = [axis(e, AxisKind.REDUCTION if d >= len(whole) else AxisKind.ITERATION) for d, e in enumerate(space)]
-    operands = (broadcast_read(named, named.shape), _moved(value, points), neutral)
+    body, operands = ELEMENTWISE["copy"], (_moved(value, points),)
+    if None in points.follows:
+        named = is_named(fusion, space, points)
+        body, operands = ELEMENTWISE["where"], (broadcast_read(named, named.shape), *operands, neutral)
     if not points.left():
-        found = define_pointwise(fusion, ELEMENTWISE["where"], space, operands, neutral.dtype)
+        found = define_pointwise(fusion, body, space, operands, neutral.dtype)
     else:
         out = fusion.new_tensor(root, neutral.dtype, location=location)
-        found = fusion.define(Reduction(out, combine, ELEMENTWISE["where"], operands, neutral, location))
+        found = fusion.define(Reduction(out, combine, body, operands, neutral, location))
     behind = [(ZERO, n - e) for n, e in zip(whole, found.shape, strict=True)]
     return found if all(n is ZERO for _, n in behind) else pad(found, behind, neutral.value)
 

@@ -52,7 +52,7 @@ class Call:
         """``axis`` as a nonnegative position in a domain."""
         n = len(domain)
         help = f"use an axis in [{-n}, {n - 1}]" if n else None
-        if not isinstance(axis, SupportsIndex):
+        if not isinstance(axis, int | SupportsIndex):  # the second alone looks at methods by name
             raise self.error(f"{shown(axis)} is not a position of an axis", help)
         found = axis.__index__()
         if not -n <= found < n:
@@ -61,6 +61,8 @@ class Call:
 
     def several(self, given: object, what: str) -> tuple[Any, ...]:
         """``given`` as a list; an integer is a list of one."""
+        if isinstance(given, list | tuple):
+            return tuple(cast("Iterable[Any]", given))
         if isinstance(given, SupportsIndex):
             return (given,)
         if isinstance(given, str) or not isinstance(given, Iterable):

@@ -16,7 +16,7 @@ from typing import cast
 from taskfuse.errors import shown
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Fold, Literal, Read, Reduction, Scan
+from taskfuse.ir.expr import Assemble, Fold, Literal, Pointwise, Read, Reduction, Scan, View
 from taskfuse.ir.scalar import (
     ONE,
     ZERO,
@@ -45,6 +45,7 @@ from taskfuse.ir.scalar import (
 from taskfuse.ir.signatures import checked
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
+from taskfuse.location import caller
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_chunks import CascadeChunks, constant_axis, own, point
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans, given_reductions
@@ -54,7 +55,13 @@ from taskfuse.schedule.masked_ends import masked_end, masked_start
 
 @checked
 def cascade(
-    reductions: object, chunk: object, parts: object = (), adjacent: object = None, rows: object = None, along: object = None
+    reductions: object,
+    chunk: object,
+    parts: object = (),
+    adjacent: object = None,
+    rows: object = None,
+    along: object = None,
+    beside: object = (),
 ) -> tuple[TensorView, ...]:
     """Compute reductions along one axis in one walk; the results stay those tensors, each complete after the last chunk.
 
@@ -76,6 +83,8 @@ def cascade(
             are assumed to be finite; the math has NaN where it multiplies 0 by an infinity. No effect if neither end nor start is known; not with ``parts``.
         along: the dimension of the first result along which a block has ``rows`` neighboring elements; along others it has one, for instance if each sequence
             of a batch has its own length. By default the one dimension on which the end depends.
+        beside: tensors along the axis that each step of the walk computes for its chunk, such as a product of terms of the walk, which sums over another axis.
+            Each is read by chunks, of a tensor of the walk. Not with ``parts``, nor ``rows`` of which some have fewer chunks; chunks divide the axis.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, the remaining
@@ -97,7 +106,10 @@ def cascade(
     kept = given[0].logical
     if along is not None and (not isinstance(along, int) or isinstance(along, bool) or rows is None or not 0 <= along < len(kept)):
         raise Call("cascade", given[0]).error(f"blocks have rows along dimension {shown(along)}", f"use one of 0 to {len(kept) - 1}, with rows=")
-    walk = _Cascade(given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent, rows, None if along is None else kept[along])
+    others = given_reductions("cascade", beside) if beside else ()
+    walk = _Cascade(
+        given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent, rows, None if along is None else kept[along], others
+    )
     walk.run()
     return tuple(walk.made)
 
@@ -105,7 +117,16 @@ def cascade(
 class _Cascade(CascadeChunks):
     """One call: walks over chunks. In the place of the reduced axis, the tensors of the walk have that of its steps, and those of its parts, by levels."""
 
-    def __init__(self, reductions: tuple[TensorView, ...], chunk: int, parts: tuple[int, ...], adjacent: int, rows: int | None, along: Axis | None) -> None:
+    def __init__(
+        self,
+        reductions: tuple[TensorView, ...],
+        chunk: int,
+        parts: tuple[int, ...],
+        adjacent: int,
+        rows: int | None,
+        along: Axis | None,
+        beside: tuple[TensorView, ...],
+    ) -> None:
         plans, step = CascadePlans(reductions), chunk * prod(parts)
         facts = reductions[0].fusion.facts()
         steps = simplify(ceildiv(plans.extent, step), facts)
@@ -116,6 +137,7 @@ class _Cascade(CascadeChunks):
         self.running: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
         self.totals: dict[TensorView, list[TensorView]] = {}
+        self.beside = {tv: self._place_beside(tv, step) for tv in beside}
 
     def _bounds(self, reductions: tuple[TensorView, ...], rows: int, along: Axis | None) -> tuple[dict[TensorView, Expr], dict[TensorView, Expr]]:
         """The first step of the walk in which blocks of ``rows`` have terms that are not masked, and the end of these steps, over the symbols of the axes of
@@ -185,6 +207,33 @@ class _Cascade(CascadeChunks):
     def _rewrite(self) -> None:
         for plan in self.plans.every:
             self._rewritten(plan)
+        for tv, place in self.beside.items():
+            chunked = self._chunks_of(tv, place)
+            kept, here = tuple(a for a in tv.root if not a.is_reduction), point(tv.ndim)
+            tv.root, tv.schedule = kept, TensorSchedule(list(kept))
+            if tv.is_output:  # which has memory, in which chunks lie
+                there = point(chunked.ndim)
+                whole = *there[:place], there[place] * self.chunk + there[place + 1], *there[place + 2 :]
+                self.fusion.define(Assemble(tv, (own(chunked),), (whole,), caller()))
+            else:
+                element = Read(chunked, (*here[:place], here[place] // self.chunk, here[place] % self.chunk, *here[place + 1 :]))
+                self.fusion.define(View(tv, "chunks", element, caller()))
+
+    def _place_beside(self, tv: TensorView, step: int) -> int:
+        """The dimension of a tensor that is the axis of the walk. Raises :class:`ScheduleError`: there is none, or it cannot be computed by chunks."""
+        call, first, keys = Call("cascade", tv), self.reductions[0], Keys(self.fusion)
+        walked = first.root[self.axes[first]]
+        found = [k for k, a in enumerate(tv.logical) if keys.equal(a, walked)]
+        if len(found) != 1 or not isinstance(tv.definition, Pointwise | Reduction) or tv.loop != tv.root:
+            raise call.error(
+                f"{tv.name} is not computed for each element of the axis, or has a schedule", "give elementwise tensors, or reductions of other axes"
+            )
+        if self.parts or not self.is_whole or self.starts or self.ends:
+            raise call.error(
+                f"{tv.name} needs whole chunks of {step} elements, all in one part", "choose a chunk that divides the axis, without parts and rows"
+            )
+        call.check_not_inlined()
+        return found[0]
 
     def _rewritten(self, plan: CascadePlan) -> None:
         tv = plan.tv

@@ -14,6 +14,7 @@ from taskfuse.errors import shown
 from taskfuse.ir.axes import CLAIMED, WORK, Axis, AxisKind, Merge, Rasterize, Split, Swizzle, axis, claimed_index, joint_kind, merge_axes, split_axes
 from taskfuse.ir.dims import Dim, nearest
 from taskfuse.ir.scalar import Const, Expr, IntLike, const, evaluate, free_symbols, ge, prove
+from taskfuse.ir.scalar.memory import remembered
 from taskfuse.schedule.call import Call, constant, described, is_power_of_two
 
 # A bijection over at most so many work items is checked point by point.
@@ -124,7 +125,7 @@ def _integer(call: Call, what: str, value: object) -> Expr:
     match value:
         case Expr():
             return value
-        case SupportsIndex():
+        case int() | SupportsIndex():  # the second alone looks at methods by name
             return const(value.__index__())
         case _:
             raise call.error(
@@ -151,11 +152,20 @@ def _check_known(call: Call, what: str, e: Expr, *extra: str) -> None:
 def _check_bijection(call: Call, sources: tuple[Axis, ...], maps: Sequence[Expr], extent: Expr) -> None:
     """Every tile once, for sample values of the dimensions; work items other than tiles must lie beyond an extent, where a predicate stops them."""
     used = sorted({s for e in (extent, *maps, *(s.extent for s in sources)) for s in free_symbols(e)} - {WORK})
-    for values in _samples([call.tv.fusion.dims.get(name, Dim(name)) for name in used]):
-        shape = [int(evaluate(s.extent, values)) for s in sources]
+    wrong = _fault(tuple(maps), tuple(s.extent for s in sources), extent, tuple(call.tv.fusion.dims.get(name, Dim(name)) for name in used))
+    if wrong is not None:
+        raise call.error(*wrong)
+
+
+@remembered(256)
+def _fault(maps: tuple[Expr, ...], extents: tuple[Expr, ...], extent: Expr, dims: tuple[Dim, ...]) -> tuple[str, str | None] | None:
+    """What is wrong with a map from work items to tiles, and perhaps what to do; ``None`` if nothing is. A search makes many schedules with the same map."""
+    for values in _samples(dims):
+        shape = [int(evaluate(n, values)) for n in extents]
         items = int(evaluate(extent, values))
-        if max(items, int(np.prod(shape))) <= CHECKED_POINTS:
-            _check_visits(call, maps, shape, items, values)
+        if max(items, int(np.prod(shape))) <= CHECKED_POINTS and (wrong := _fault_of_visits(maps, shape, items, values)) is not None:
+            return wrong
+    return None
 
 
 def _samples(dims: Sequence[Dim]) -> Iterator[dict[str, int]]:
@@ -167,14 +177,14 @@ def _samples(dims: Sequence[Dim]) -> Iterator[dict[str, int]]:
             yield found
 
 
-def _check_visits(call: Call, maps: Sequence[Expr], shape: Sequence[int], items: int, values: dict[str, int]) -> None:
+def _fault_of_visits(maps: Sequence[Expr], shape: Sequence[int], items: int, values: dict[str, int]) -> tuple[str, str | None] | None:
     w = np.arange(items, dtype=np.int64)
     at = f" for {', '.join(f'{name} = {value}' for name, value in values.items())}" if values else ""
     points = [np.broadcast_to(np.asarray(evaluate(m, {WORK: w, **values}), np.int64), w.shape) for m in maps]
     inside = np.ones(w.shape, bool)
     for p, n in zip(points, shape, strict=True):
         if (p < 0).any():
-            raise call.error(f"work item {int(w[p < 0][0])} has the index {int(p[p < 0][0])}{at}", "a tile index is at least 0")
+            return f"work item {int(w[p < 0][0])} has the index {int(p[p < 0][0])}{at}", "a tile index is at least 0"
         inside &= p < n
     linear = np.zeros(w.shape, np.int64)
     for p, n in zip(points, shape, strict=True):
@@ -183,4 +193,5 @@ def _check_visits(call: Call, maps: Sequence[Expr], shape: Sequence[int], items:
     if (visits != 1).any():
         tile = int(np.flatnonzero(visits != 1)[0])
         index = tuple(int(k) for k in np.unravel_index(tile, shape))
-        raise call.error(f"the maps are not a bijection: tile {index} is visited {int(visits[tile])} times{at}")
+        return f"the maps are not a bijection: tile {index} is visited {int(visits[tile])} times{at}", None
+    return None

@@ -202,7 +202,14 @@ def operands(script: Script, tv: TensorView, is_product: bool) -> None:
         if read.valid is not TRUE or is_plain or not (is_product or read.tensor.is_input):
             continue
         is_viewed = fusion.is_view(operand.tensor) and is_whole(expr, operand, operand.index) and all(e.free for e in operand.index)
-        view = operand.tensor if is_viewed else script.through_view(tv, k)
-        place = strided(fusion, view)
-        if not is_array and (place is None or not place.has_rows(VECTOR_BYTES, fusion.facts())):
+        view = operand.tensor
+        if not is_viewed or (not is_array and not _is_rows(fusion, view)):  # a view of its own has the axis last along which neighbors lie side by side
+            view = script.through_view(tv, k)
+        if not is_array and not _is_rows(fusion, view):
             script.new(view, "cache_after")
+
+
+def _is_rows(fusion: Fusion, view: TensorView) -> bool:
+    """True if a view is an array of rows that copies of whole vectors take."""
+    place = strided(fusion, view)
+    return place is not None and place.has_rows(VECTOR_BYTES, fusion.facts())

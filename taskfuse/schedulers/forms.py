@@ -7,6 +7,7 @@ reason, and the other forms remain. If none is left, the fusion is computed tens
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
@@ -15,6 +16,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, MathExpr, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import needed, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
@@ -38,6 +40,7 @@ from taskfuse.schedulers.segment_ways import KnownCandidates
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.short_runs import sum_short_runs_last
 from taskfuse.schedulers.short_sums import unroll_short_sums
+from taskfuse.schedulers.unit_axes import without_unit_axes
 from taskfuse.schedulers.walks import walks_apart
 
 WIDE_SHARE: Final = 0.5
@@ -85,9 +88,9 @@ class Forms:
         self._search()
 
     def _search(self) -> None:
-        """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks, and the better of these with long sums
-        in chunks, those of products and others, short ones element by element, factors packed, and cuts through narrow tensors; and what is sent to elements
-        in gather form."""
+        """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks; then, one after another and each of
+        the fastest form so far, with long sums of products in chunks, with factors packed, with other long sums in chunks, short ones element by element, and
+        cuts through narrow tensors; and what is sent to elements in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
@@ -98,19 +101,17 @@ class Forms:
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
-            own = best.moves[len(self._moves) :]
-            self._add("with products where copies of them are", lambda: canonical(best.fusion, extent, copied(best)), own, best)
-            found = len(self._searches)
-            self._add("with long sums of products in chunks", lambda: chunk_long_products(best.fusion, extent), own)
-            chunked = min([best, *self._searches[found:]], key=lambda search: search.us)
-            self._add("with packed factors of products", lambda: pack_products(best.fusion, extent), own)
-            self._add("with long sums in chunks", lambda: chunk_long_sums(chunked.fusion, extent), chunked.moves[len(self._moves) :])
-            self._add("with short sums element by element", lambda: unroll_short_sums(best.fusion, extent), own, best)
-            self._add("with widened tensors at each reader", lambda: narrowed(best.fusion, extent), own, best)
-            self._add("with wide tensors at each reader", lambda: repeated(best.fusion, extent), own, best)
-            self._add("with tensors computed on both sides of cuts", lambda: again(best, extent), own, best)
-            last = min(self._searches, key=lambda search: search.us)
-            self._add("with positions where they are read", lambda: positions_where_read(last.fusion, extent), last.moves[len(self._moves) :], last)
+            self._add_to("with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))
+            self._add_to("with long sums of products in chunks", lambda last: chunk_long_products(last.fusion, extent), anew=True)
+            self._add_to("with packed factors of products", lambda last: pack_products(last.fusion, extent), anew=True)
+            self._add_to("with long sums in chunks", lambda last: chunk_long_sums(last.fusion, extent), anew=True)
+            self._add_to("with short sums element by element", lambda last: unroll_short_sums(last.fusion, extent))
+            self._add_to("with widened tensors at each reader", lambda last: narrowed(last.fusion, extent))
+            self._add_to("with narrow copies at cuts", lambda last: copied_narrow(last, extent))
+            self._add_to("with wide tensors at each reader", lambda last: repeated(last.fusion, extent))
+            self._add_to("with tensors computed on both sides of cuts", lambda last: again(last, extent))
+            self._add_to("without axes of one element", lambda last: without_unit_axes(last.fusion))
+            self._add_to("with positions where they are read", lambda last: positions_where_read(last.fusion, extent))
 
         def gather() -> Script | None:
             form = gathered(fusion)
@@ -171,6 +172,15 @@ class Forms:
     def _form(self, what: str, make: Callable[[], Script | None]) -> Script | None:
         """A form, if there is one."""
         return result(make, None, f"no form {what}", self._faults)
+
+    def _add_to(self, what: str, make: Callable[[Search], Script | None], *, anew: bool = False) -> None:
+        """Search a form of the form that is the fastest so far, so that forms add up.
+
+        Args:
+            anew: begin with a segment per tensor, not with the segments of that one.
+        """
+        last = min(self._searches, key=lambda search: search.us)
+        self._add(what, lambda: make(last), last.moves[len(self._moves) :], None if anew else last)
 
     def _add(self, what: str, make: Callable[[], Script | None], moves: tuple[str, ...] = (), begun: Search | None = None) -> None:
         """Search a form, if there is one.
@@ -258,6 +268,23 @@ def narrowed(fusion: Fusion, extent: Sizes) -> Script | None:
     return script if script.lines else None
 
 
+def copied_narrow(search: Search, extent: Sizes) -> Script | None:
+    """A copy in which what one segment widens and another one reads is widened there, where the first reads it through a view, as an image whose channels are
+    last for a norm: the first segment copies the narrow elements. ``None`` if there is no such tensor among those that move most bytes."""
+    script = Script(copy_fusion(search.fusion)[0])
+    fusion = script.fusion
+    least = CROSSING_SHARE * bytes_of(fusion, extent)
+    for tv in dict.fromkeys(fusion.tensor(old.name) for old, _ in search.crossed()):
+        expr = fusion.definition(tv)
+        if tv.is_output or not isinstance(expr, Pointwise) or expr.op is not ELEMENTWISE["cast"] or extent.elements(tv) * tv.dtype.itemsize <= least:
+            continue
+        (read,) = storage_reads(fusion, expr)
+        is_narrow = read.tensor.dtype.itemsize < tv.dtype.itemsize and read.valid is TRUE and not is_aligned(read, tv)
+        if is_narrow and (read.tensor.is_input or isinstance(fusion.definition(read.tensor), Pointwise)):
+            script.recompute(read.tensor, [tv])
+    return script if script.lines else None
+
+
 def repeated(fusion: Fusion, extent: Sizes) -> Script | None:
     """A copy in which each reader computes wide elementwise tensors of fewer bytes for itself, where something is read through a view: a kernel of what stands
     before the view and one of what comes after it then read what these are computed of, such as differences from the means of groups of channels.
@@ -285,45 +312,53 @@ def repeated(fusion: Fusion, extent: Sizes) -> Script | None:
 
 def again(search: Search, extent: Sizes) -> Script | None:
     """A copy in which what one segment computes element by element and another one reads is computed by that one, too, if reading what it is computed of moves
-    fewer bytes than storing and reading it: the sums over rows and over columns of the gradients of a norm then both read 16-bit inputs.
+    fewer bytes than storing and reading it: the sums over rows and over columns of the gradients of a norm then both read 16-bit inputs. Outputs that it is
+    computed of are stored anyway, and read.
     ``None`` if there is no such tensor among those that move most bytes."""
     script = Script(copy_fusion(search.fusion)[0])
     fusion = script.fusion
     least = CROSSING_SHARE * bytes_of(fusion, extent)
+    outputs = {tv for tv in fusion.outputs if isinstance(fusion.definition(tv), Pointwise)}
+    segments = {tv.name: k for k, segment in enumerate(search.segments) for tv in segment}
     for tv, readers in [(fusion.tensor(old.name), {fusion.tensor(r.name) for r in them}) for old, them in search.crossed()]:
         expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
-        if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent) < 2 * size:
+        if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent, outputs) < 2 * size:
             continue
-        if not _is_short(fusion, expr, extent):
+        if not _is_short(fusion, expr, extent, outputs):
             continue
+        stored = [behind for behind in _behind(fusion, expr, outputs) if behind in outputs]
+        together: dict[tuple[object, ...], list[TensorView]] = {}  # readers in one kernel share what is computed again
         for use in [e for e in storage_uses(fusion, tv) if e.output in readers and not isinstance(e, Assemble) and table(fusion, e) is not tv]:
-            script.recompute(tv, [use.output])
+            together.setdefault((segments[use.output.name], *(a.extent for a in use.output.root)), []).append(use.output)
+        for same in together.values():
+            script.recompute(tv, same, stored)
     return script if script.lines else None
 
 
-def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes) -> float:
-    """Bytes of what an elementwise tensor is computed of: inputs, and results of other functions."""
-    return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in _behind(fusion, expr).items() if not isinstance(definition, Pointwise))
+def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: AbstractSet[TensorView] = frozenset()) -> float:
+    """Bytes of what an elementwise tensor is computed of: inputs, results of other functions, and what is stored."""
+    found = _behind(fusion, expr, stored).items()
+    return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in found if tv in stored or not isinstance(definition, Pointwise))
 
 
-def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes) -> bool:
+def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: AbstractSet[TensorView] = frozenset()) -> bool:
     """True if at most :data:`MOST_AGAIN` functions compute an element of an elementwise tensor, and none chooses or gathers. Those that many elements have in
     common, as the scales of rows are computed, count in proportion."""
-    found = _behind(fusion, expr)
+    found = _behind(fusion, expr, stored)
     if any(isinstance(e, FirstValid | Gather) for e in found.values()):
         return False
-    again = sum(extent.elements(tv) for tv, e in found.items() if isinstance(e, Pointwise))
+    again = sum(extent.elements(tv) for tv, e in found.items() if isinstance(e, Pointwise) and tv not in stored)
     return again < MOST_AGAIN * extent.elements(expr.output)
 
 
-def _behind(fusion: Fusion, expr: MathExpr) -> dict[TensorView, MathExpr | None]:
-    """What an elementwise tensor is computed of, up to inputs and results of other functions, with the definitions."""
+def _behind(fusion: Fusion, expr: MathExpr, stored: AbstractSet[TensorView] = frozenset()) -> dict[TensorView, MathExpr | None]:
+    """What an elementwise tensor is computed of, up to inputs, results of other functions and what is stored, with the definitions."""
     stack, found = [expr], dict[TensorView, MathExpr | None]()
     while stack:
         for read in storage_reads(fusion, stack.pop()):
             if read.tensor not in found:
                 definition = found[read.tensor] = fusion.definition(read.tensor)
-                if isinstance(definition, Pointwise):
+                if isinstance(definition, Pointwise) and read.tensor not in stored:
                     stack.append(definition)
     return found
 

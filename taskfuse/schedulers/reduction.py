@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from taskfuse.errors import LoweringError, ScheduleError, UnsupportedError
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.expr import Gather, Reduction
+from taskfuse.ir.expr import Gather, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, Const, bounds
@@ -18,9 +18,9 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering import LoweringOptions
 from taskfuse.lowering.steps import lower
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.keys import Key, Keys
 from taskfuse.schedule.split_reduction import digits
-from taskfuse.schedulers.elementwise import gathered
+from taskfuse.schedulers.elementwise import gathered, is_coalesced
 from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, RowSchedule, check
@@ -212,7 +212,8 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         run=extent(space.extent(space.run)) if space.is_inner and len(space.run) < len(space.reduced) else None,
         phases=phases.count,
         loads=tuple(tv.dtype.itemsize for tv in own if tv in contiguous),
-        crossed=sum(tv.is_input and keys.key(tv.logical[-1]) != beside for tv in own if tv in contiguous),
+        crossed=sum(_is_crossed(fusion, keys, tv, beside) for tv in own if tv in contiguous),
+        spread=sum(_is_spread(keys, tv, beside) for tv in fusion.inputs if space.is_inner and tv in wide - private and among(tv, space.loads)),
         scattered=sum(keys.key(tv.logical[-1]) != beside for tv in whole if tv.logical[-1].extent is not ONE),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
         loaded=float(once),
@@ -233,6 +234,22 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         offsets=extent.offsets,
         target=extent.target,
     )
+
+
+def _is_crossed(fusion: Fusion, keys: Keys, tv: TensorView, beside: Key) -> bool:
+    """True if neighbors along the contiguous axis, whose key is given, are not neighbors in an input, or in that of which a tensor has elements."""
+    if tv.is_input:
+        return keys.key(tv.logical[-1]) != beside
+    expr = fusion.definition(tv)
+    axis = next((p for p, a in enumerate(tv.root) if keys.key(a) == beside), None)
+    return axis is not None and isinstance(expr, Pointwise) and not is_coalesced(fusion, storage_reads(fusion, expr)[0], tv, axis)
+
+
+def _is_spread(keys: Keys, tv: TensorView, beside: Key) -> bool:
+    """True if the last axis of an input that has one element is behind the contiguous axis, whose key is given."""
+    *before, last = tv.logical
+    inner = next((a for a in reversed(before) if a.extent is not ONE), None)
+    return last.extent is ONE and inner is not None and keys.key(inner) == beside
 
 
 def _long(axes: Sequence[Axis]) -> int:

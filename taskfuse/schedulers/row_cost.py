@@ -21,7 +21,7 @@ from taskfuse.reports.resources import Resources
 from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Option
-from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, WARP, Target
+from taskfuse.target import DEFAULT, LINE_BYTES, MAX_THREADS, SECTOR_BYTES, WARP, Target
 
 SPAN_ELEMENTS = 64
 """The fewest adjacent elements that the threads of a row load together, so that whole sectors of memory are read."""
@@ -59,6 +59,8 @@ class RowProblem:
         crossed: how many of those inputs have their elements along another axis side by side: each element of a vector is an access of its own, and each thread
             along the vectors reads another line of memory.
         scattered: how many outputs have them so: a warp stores a part of a sector for each of its threads.
+        spread: how many inputs that all rows share have them so, by an axis of one element: each element of a vector is an access of its own, whose
+            neighbors in a warp are a vector apart.
         beside: the same of inputs that lack the contiguous axis: a vector of the others takes one element of theirs, such as a row's place in a table.
         again: bytes that phases after the first to need them load again, if nothing is kept; ``None``: each phase needs all inputs.
         common: bytes of an element, of each input that all rows share, such as weights.
@@ -88,6 +90,7 @@ class RowProblem:
     stored: float | None = None
     crossed: int = 0
     scattered: int = 0
+    spread: int = 0
     beside: tuple[int, ...] = ()
     again: float | None = None
     common: tuple[int, ...] = ()
@@ -244,7 +247,8 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     speed = target.l2_bytes_per_us if rows_at_once * row_bytes <= target.l2_bytes else target.dram_bytes_per_us
     functions = problem.functions + dict(problem.repeated).get(config.keep, 0)
     per_element = max(problem.phases * figures.instructions + functions * figures.function_instructions, problem.slots)
-    per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * figures.copy_instructions
+    if config.keep is not Keep.REGISTERS:  # what lacks an axis, as two rows of which all elements are compared, is loaded once for a vector
+        per_element += problem.phases * figures.copy_instructions / (1 if problem.load_bytes else problem.width)
     thread = config.each * trips * config.unroll * problem.width * (per_element * figures.issue_cycles + functions * figures.function_cycles)
     cycles = trips * walks * figures.load_cycles + thread + problem.phases * _exchange(problem, config, total) + figures.store_cycles
     if total < target.sms:  # blocks alone on their multiprocessors: no other block waits while they move what they move, at the rate of one
@@ -254,11 +258,13 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
     along = config.threads if problem.is_inner else config.rows
+    looked = (problem.crossed + problem.scattered) * elements / WARP * min(WARP, along)
+    looked += problem.spread * elements / WARP * min(WARP, problem.width * FULL * WARP / LINE_BYTES)
     times = {
         "memory": target.dram_us(loaded + stored) + again / speed,
         "instructions": target.issue_us(work / full) * ceil(total / target.sms) * target.sms / total,  # of the multiprocessor with most blocks
         "waits": waves * cycles / target.clock_mhz,
-        "lookups": (problem.crossed + problem.scattered) * elements / WARP * min(WARP, along) / target.cycles_per_us,
+        "lookups": looked / target.cycles_per_us,
         "scattered": problem.scattered * elements * figures.scattered_sectors * SECTOR_BYTES / target.l2_bytes_per_us,
         **_runs(problem, config, walks),
     }

@@ -87,10 +87,11 @@ class Script:
         self._write(f"{self._variable(made)} = {receiver}.{method}({', '.join(map(self.spell, args))})")
         return made
 
-    def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
+    def recompute(self, tv: TensorView, readers: Sequence[TensorView], stored: Sequence[TensorView] = ()) -> tuple[TensorView, ...]:
         """:meth:`TensorView.recompute`."""
-        call = f"{self.on(tv).name}.recompute({self.spell(list(readers))})"
-        return self._made(tv.recompute(readers), call)
+        receiver = self.on(tv).name
+        given = [self.spell(list(readers)), *([self.spell(list(stored))] if stored else [])]
+        return self._made(tv.recompute(readers, stored), f"{receiver}.recompute({', '.join(given)})")
 
     def unroll_reduction(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.unroll_reduction`."""
@@ -110,12 +111,14 @@ class Script:
         adjacent: int | None = None,
         rows: int | None = None,
         along: int | None = None,
+        beside: Sequence[TensorView] = (),
     ) -> tuple[TensorView, ...]:
         """:func:`taskfuse.cascade`; what it makes is found by name."""
         more = [x for x in (parts, adjacent) if x is not None]
         by = "".join(f", {name}={value}" for name, value in (("rows", rows), ("along", along)) if value is not None)
+        by += f", beside={self.spell(list(beside))}" if beside else ""
         self._write(f"tf.cascade({', '.join(map(self.spell, [list(reductions), chunk, *more]))}{by})")
-        return cascade(reductions, chunk, *more, rows=rows, along=along)
+        return cascade(reductions, chunk, *more, rows=rows, along=along, beside=beside)
 
     def chunk_cascade(self, reductions: Sequence[TensorView], n: int, multiple: int) -> tuple[TensorView, ...]:
         """:func:`taskfuse.chunk_cascade`."""

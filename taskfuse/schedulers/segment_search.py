@@ -14,6 +14,7 @@ from typing import Any
 
 from taskfuse.deadline import DeadlineError
 from taskfuse.ir.connectivity import components
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE
@@ -369,14 +370,22 @@ class Search:
         return None
 
     def _movable(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment, Segment]]:
-        """From where, what and where to: a tensor to all that reads it, since what makes elements wider is done where they are read; and a reduction, with what
-        follows from it, to reductions of the same axes, which walk over them together."""
+        """From where, what and where to: a tensor to all that reads it, since what makes elements wider is done where they are read; one to what it is computed
+        of, since what makes them narrower is done where these are made; and a reduction, with what follows from it, to reductions of the same axes, which walk
+        over them together."""
         parts = {tv for e in self.fusion.exprs() if isinstance(e, Assemble) for tv in made_from(self.fusion, e.output)}
         for a in segments:
             for tv in sorted(a - parts, key=lambda tv: self.place[tv]):
                 readers = self.readers[tv]
                 home = next((b for b in segments if b is not a and readers and readers <= b), None)
                 if home is not None and len(a) > 1 and not tv.is_output and isinstance(self.fusion.definition(tv), Pointwise):
+                    yield a, frozenset([tv]), home
+        owner = {tv: p for p in segments for tv in p}
+        for a in segments:
+            for tv in sorted(a - parts, key=lambda tv: self.place[tv]) if len(a) > 1 else ():
+                read = [t for t in self.reads[tv] if t in owner]
+                home = owner[read[0]] if read else a
+                if home is not a and self._is_narrowed(tv) and all(owner[t] is home for t in read):
                     yield a, frozenset([tv]), home
         spaces = {p: {self._walked(tv) for tv in p} - {None} for p in segments}
         for a in segments:
@@ -385,6 +394,12 @@ class Search:
                 homes = [] if space is None else [b for b in segments if b is not a and space in spaces[b]]
                 if homes and not (follows := self._following(tv, a)) & parts and follows != a:
                     yield from ((a, follows, home) for home in homes)
+
+    def _is_narrowed(self, tv: TensorView) -> bool:
+        """True for a conversion of as many wider elements."""
+        expr = self.fusion.definition(tv)
+        is_cast = isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["cast"]
+        return is_cast and all(tv.dtype.itemsize < t.dtype.itemsize and self._size(tv) < self._size(t) for t in self.reads[tv])
 
     def _walked(self, tv: TensorView) -> Hashable:
         """The axes that a reduction of one tensor walks over; ``None`` for anything else."""

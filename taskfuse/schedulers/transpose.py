@@ -6,7 +6,8 @@
 Each such input passes through a tile in Shared memory: read along its own contiguous axis, in vectors, and taken out of it element by element along
 that of the outputs. The chunks of a tile's rows are permuted by XOR, so that neighbors along either axis lie in different banks; tiles of few rows are not.
 
-Other axes of the outputs may have digits of the input's, as where patches become an image: only neighbors along one axis must be neighbors in the input.
+What the sides of a tile are is said in :mod:`taskfuse.schedulers.tile_sides`: one axis of the outputs, several that follow one another in memory, as rows and
+columns of an image do in NCHW and NHWC, or digits of axes, as where patches become an image.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import ClassVar
 
-from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Const
+from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -34,7 +34,6 @@ from taskfuse.schedulers.elementwise import (
     bind_vectors,
     divides,
     follow,
-    is_coalesced,
     registers,
     vector_fits,
     widest,
@@ -45,6 +44,7 @@ from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
+from taskfuse.schedulers.tile_sides import AxisDigit, Sides, tile_sides, turned_along
 from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, Target
 
 CHUNKS = 8
@@ -108,79 +108,71 @@ def transpose(
     check_call(fusion, "transpose", config, TransposeConfig)
     extent = Sizes(fusion, sizes, target)
     check(fusion, "transpose")
-    rows = turned_axis(fusion)
-    if rows is None:
+    along = turned_digit(fusion)
+    if along is None:
         raise refuse(fusion, "transpose", "its inputs are contiguous along the last axis of the outputs, or along none", "tf.schedulers.pointwise")
     total = work(fusion, extent, turned=True)
     script = Script(fusion)
     script.comment("each tensor at its readers' points")
     leaves = align(script, fusion)
-    tiles = [leaf for leaf in leaves if turned_by(fusion, leaf) == rows]
-    chosen = config or _choose(fusion, leaves, tiles, rows, extent)
+    tiles = [leaf for leaf in leaves if turned_along(fusion, leaf) == along]
+    size = config.tile if config else _columns(tiles)
+    sides = tile_sides(fusion, tiles, config.height if config else size, size)
+    if sides is None:
+        raise refuse(fusion, "transpose", "its inputs are contiguous along one axis, and differ in others", "tf.schedulers.pointwise")
+    chosen = config or _choose(fusion, leaves, tiles, sides, extent)
     needed_bytes = chosen.tile * chosen.height * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
     if needed_bytes > extent.room:
         raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")
-    _schedule(script, leaves, tiles, rows, chosen)
+    _schedule(script, leaves, tiles, sides, chosen)
     us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
-    us = max(us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(fusion, rows, chosen, extent))))
+    us = max(us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(sides, chosen, extent))))
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     turned = ", ".join(leaf.reads[0].tensor.name for leaf in tiles)
     others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))
     options = tuple(Option(c, us, block=(c.threads, 1, 1)) for c in dict.fromkeys(others))
-    problem = f"{shape}, axis {rows} of the outputs is the last of {turned}"
+    problem = f"{shape}, axis {along.axis} of the outputs is the last of {turned}"
     return Chosen("transpose", problem, options[0], options, config is not None, script.text)
 
 
-def _padding(fusion: Fusion, rows: int, config: TransposeConfig, extent: Sizes) -> float:
+def _padding(sides: Sides, config: TransposeConfig, extent: Sizes) -> float:
     """How many elements tiles have for each of the outputs."""
-    sides = (fusion.outputs[0].shape[rows], config.height), (fusion.outputs[0].shape[-1], config.tile)
-    return prod(ceil(extent(e) / tile) * tile / max(extent(e), 1) for e, tile in sides)
+    found = ((extent(sides.extent(own)), tile) for own, tile in ((sides.rows, config.height), (sides.columns, config.tile)))
+    return prod(ceil(n / tile) * tile / max(n, 1) for n, tile in found)
 
 
-def turned_axis(fusion: Fusion) -> int | None:
-    """The axis of the outputs along which most bytes of those inputs are contiguous that are not along the last one, or ``None``."""
+def turned_digit(fusion: Fusion) -> AxisDigit | None:
+    """The digit of the outputs along which most bytes of those inputs are contiguous that are not along the last one, or ``None``."""
     trial, _ = copy_fusion(at_readers(fusion))
-    bytes_of: dict[int, int] = {}
+    bytes_of: dict[AxisDigit, int] = {}
     for leaf in align(Script(trial), trial):
-        if (axis := turned_by(trial, leaf)) is not None:
-            bytes_of[axis] = bytes_of.get(axis, 0) + leaf.reads[0].tensor.dtype.itemsize
-    return max(bytes_of, key=lambda axis: (bytes_of[axis], axis), default=None)
+        if (digit := turned_along(trial, leaf)) is not None:
+            bytes_of[digit] = bytes_of.get(digit, 0) + leaf.reads[0].tensor.dtype.itemsize
+    return max(bytes_of, key=lambda digit: (bytes_of[digit], digit.axis), default=None)
 
 
-def turned_by(fusion: Fusion, leaf: Leaf) -> int | None:
-    """The axis along which an input of a tile is contiguous: alone, and the input has the last axis of the outputs elsewhere; or for whole sectors, as channels
-    are in a patch whose rows and columns are digits of those of an image, where neighbors along the last axis are in different patches."""
-    if leaf.turned_by is not None or not leaf.is_copy or leaf.values or len(leaf.tensor.root) < 2 or not leaf.reads[0].index:
-        return leaf.turned_by
-    read = leaf.reads[0]
-    if read.valid is not TRUE or is_coalesced(fusion, read, leaf.tensor):
-        return None
-    sector = SECTOR_BYTES // read.tensor.dtype.itemsize
-    fits = [
-        p
-        for p, a in enumerate(leaf.tensor.root[:-1])
-        if iteration_symbol(p).free & read.index[-1].free and divides(sector, a.extent, fusion.facts()) and vector_fits(fusion, leaf, sector, p)
-    ]
-    return fits[0] if len(fits) == 1 else None
+def _columns(tiles: Sequence[Leaf]) -> int:
+    """Columns of a tile: rows of as many elements fill all banks."""
+    return max(64, CHUNKS * VECTOR_BYTES // min(leaf.tensor.dtype.itemsize for leaf in tiles))
 
 
-def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows: int, extent: Sizes) -> TransposeConfig:
+def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, extent: Sizes) -> TransposeConfig:
     chunk = VECTOR_BYTES // widest(fusion, leaves)
     facts, shape = fusion.facts(), fusion.outputs[0].shape
     vector = turned = chunk
     while vector > 1 and not divides(vector, shape[-1], facts):
         vector //= 2
-    while turned > 1 and not all(vector_fits(fusion, leaf, turned, rows) for leaf in tiles):
+    while turned > 1 and not all(vector_fits(fusion, leaf, turned, sides.digits[sides.rows[-1]].axis) for leaf in tiles):
         turned //= 2
     narrowest = min(leaf.tensor.dtype.itemsize for leaf in tiles)
-    tile = max(64, CHUNKS * VECTOR_BYTES // narrowest)
-    height = 1 << (extent(shape[rows]).bit_length() - 1)  # no more rows than there are, where they fill vectors
-    if not isinstance(shape[rows], Const) or height >= tile or height < turned or height * narrowest < SECTOR_BYTES:
+    tile, rows = _columns(tiles), sides.extent(sides.rows)
+    height = 1 << (extent(rows).bit_length() - 1)  # no more rows than there are, where they fill vectors
+    if not isinstance(rows, Const) or height >= tile or height < turned or height * narrowest < SECTOR_BYTES:
         return TransposeConfig(tile, 256, vector, turned)
     return TransposeConfig(tile, min(256, height * tile // max(vector, turned)), vector, turned, height)
 
 
-def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows: int, config: TransposeConfig) -> None:
+def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, config: TransposeConfig) -> None:
     fusion = script.fusion
     outputs = fusion.outputs
     shared = [leaf.tensor for leaf in tiles]
@@ -190,15 +182,15 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
     for tv in shared:
         script.on(tv).set_memory_type(MemoryType.Shared)
     left = [e.output for e in needed(fusion) if not among(e.output, outputs) and not among(e.output, shared)]
-    blocks = outputs[0].ndim
+    blocks = len(sides.digits) - len(sides.rows) - len(sides.columns) + 2
     for out in outputs:
-        _tiles(script, out, rows, config)
+        _tiles(script, out, sides, config)
         _threads(script, out, blocks, config.threads, config.tile // config.vector, config.vector)
         mine = [tv for tv in ancestors(fusion, out) if among(tv, left)]
         follow(script, out, mine)
         left = [tv for tv in left if not among(tv, mine)]
     for tv in shared:
-        _tiles(script, tv, rows, config)
+        _tiles(script, tv, sides, config)
         script.on(tv).reorder({blocks + 1: blocks})
         chunk = VECTOR_BYTES // tv.dtype.itemsize
         if min(config.tile, config.height) >= CHUNKS * chunk:
@@ -215,11 +207,21 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
     script.inline_at(shared, blocks)
 
 
-def _tiles(script: Script, out: TensorView, rows: int, config: TransposeConfig) -> None:
-    """[other axes, row tiles, column tiles: all on blocks | rows, columns]."""
-    call, last = script.on(out), out.ndim - 1
-    if rows != last - 1:
-        call.reorder({rows: last - 1})
+def _tiles(script: Script, out: TensorView, sides: Sides, config: TransposeConfig) -> None:
+    """[other digits, row tiles, column tiles: all on blocks | rows, columns]."""
+    call = script.on(out)
+    for axis in reversed(range(out.ndim)):
+        weights = [d.weight for d in sides.digits if d.axis == axis]
+        for k, weight in enumerate(weights[:-1]):
+            call.split(axis + k, weight)
+    others = [p for p in range(len(sides.digits)) if p not in (*sides.rows, *sides.columns)]
+    order = [*others, *sides.rows, *sides.columns]
+    if order != sorted(order):
+        call.reorder(order)
+    last = len(others) + 1
+    for axis, side in ((last - 1, sides.rows), (last, sides.columns)):
+        for _ in side[1:]:
+            call.merge(axis)
     call.split(last, config.tile).split(last - 1, config.height).reorder({last: last + 1})
     for axis in range(last + 1):
         call.bind(axis, P.BIDx)

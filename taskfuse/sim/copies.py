@@ -7,7 +7,7 @@ the asynchronous proxy the elements are generic writes of the issuing thread at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -88,14 +88,16 @@ class CopyOperation:
         """False if the thread ``owner`` knows that its copy is done."""
         return owner in self.held
 
-    def waited_for(self, owner: int, wanted: OperationState) -> None:
-        """The thread ``owner`` knows that its copy is done: from now on it counts as the thread's own write."""
-        if owner in self.held:
-            self.held.discard(owner)
-            rows = self.index[self.owners == owner]
+    def waited_for(self, owners: Sequence[int], wanted: OperationState) -> None:
+        """The threads ``owners`` know that their copies are done: from now on these count as the threads' own writes."""
+        waited = self.held.intersection(owners)
+        if waited:
+            self.held -= waited
+            chosen = np.isin(self.owners, list(waited))
+            rows = self.index[chosen]
             memory, proxy = self.block.memory, self.block.engines.proxy(self.destination)
             proxy.copying[rows] -= 1
-            stamp(memory, proxy, StorePlace(rows, True), self.block.machine.table.get(np.asarray([owner])), self.destination)
+            stamp(memory, proxy, StorePlace(rows, True), self.block.machine.table.get(self.owners[chosen]), self.destination)
 
 
 @dataclass(slots=True, eq=False)
@@ -131,9 +133,9 @@ class ArriveOperation:
         if (observer := block.machine.observer) is not None:
             observer.waited_for(self.covered, self.owners, read_only=False)
             observer.count(self.barrier, len(self.owners))
+        for copy in self.covered:
+            copy.waited_for(self.owners, OperationState.DONE)
         for owner in self.owners:
-            for copy in self.covered:
-                copy.waited_for(owner, OperationState.DONE)
             queue = engines.fifo(Queue.COPY, owner)
             queue.open = [op for op in queue.open if op not in self.covered]
         engines.arrivals.remove(self)

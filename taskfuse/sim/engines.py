@@ -7,7 +7,7 @@ checked at issue, since they hold for every interleaving: the writer has fenced 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -86,8 +86,8 @@ class Operation(Protocol):
         """True if the owner of a queue with this operation has not waited for it in another way."""
         ...
 
-    def waited_for(self, owner: int, wanted: OperationState) -> None:
-        """The owner of a queue with this operation has waited until it reached the state ``wanted``."""
+    def waited_for(self, owners: Sequence[int], wanted: OperationState) -> None:
+        """Owners of queues with this operation have waited until it reached the state ``wanted``, all in one instruction."""
         ...
 
 
@@ -112,27 +112,34 @@ class Fifo:
         """True if all but the last ``pending`` batches have reached the state ``wanted``."""
         return all(op.progress >= wanted for batch in self.covered(pending) for op in batch)
 
-    def wait(self, pending: int, wanted: OperationState, observer: Observer | None) -> bool:
-        """True if all but the last ``pending`` batches have reached the state ``wanted``; they then count as waited for."""
-        covered = self.covered(pending)
-        if not covered and observer is None:
-            return True
-        if not self.done(pending, wanted):
-            return False
-        if observer is not None:
-            observer.waited_for([op for batch in covered for op in batch], (self.owner,), wanted is not OperationState.DONE)
-        for batch in covered:
-            for op in batch:
-                op.waited_for(self.owner, wanted)
-        if wanted is OperationState.DONE:
-            del self.batches[: len(covered)]
-        return True
-
     def operations(self) -> Iterator[Operation]:
         """All operations that were not waited for to the end."""
         for batch in self.batches:
             yield from batch
         yield from self.open
+
+
+def wait(fifos: Iterable[Fifo], pending: int, wanted: OperationState, observer: Observer | None) -> bool:
+    """True if all but the last ``pending`` batches of each queue have reached the state ``wanted``; where they have, they count as waited for."""
+    waited: dict[Operation, list[int]] = {}
+    all_done = True
+    for fifo in fifos:
+        covered = fifo.covered(pending) if fifo.batches else []
+        if not covered and observer is None:
+            continue
+        operations = [op for batch in covered for op in batch]
+        if any(op.progress < wanted for op in operations):
+            all_done = False
+            continue
+        if observer is not None:
+            observer.waited_for(operations, (fifo.owner,), wanted is not OperationState.DONE)
+        for op in operations:
+            waited.setdefault(op, []).append(fifo.owner)
+        if wanted is OperationState.DONE:
+            del fifo.batches[: len(covered)]
+    for op, owners in waited.items():
+        op.waited_for(owners, wanted)
+    return all_done
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -195,7 +195,7 @@ class Site:
         for axis, code in self.lane_codes:
             value = code.at(lanes, env)
             bad = (value < 0) | (value >= self._limit(axis, region))
-            if np.any(bad):
+            if bad is not False and np.any(bad):
                 raise self._out_of_bounds(lanes, env, region, 0 if isinstance(bad, bool) else int(np.argmax(bad)))
             offset = offset + value * region.strides[axis]
         return offset
@@ -268,7 +268,7 @@ def read(memory: Memory, site: Site, lanes: Lanes, env: Env) -> Any:
         store.published.check_incoming(place.index, memory.regions[site.buffer])
     if store.valid is not None and place not in memory.known:
         missing = store.valid[place.index] != store.full
-        if np.any(missing):
+        if missing.any():
             thread = int(lanes.ids[int(np.argmax(_per_lane(missing, lanes)))])
             notes = (f"index {site.index_text(lanes, env, thread)}",)
             raise Fault(f"read of uninitialized {memory.regions[site.buffer]}", thread=thread, notes=notes)
@@ -336,22 +336,22 @@ def update(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any, combi
 def stamp(memory: Memory, proxy: Proxy, place: StorePlace, lanes: Lanes, region: Region) -> None:
     """Record time and writers of a generic write to Shared memory. Raises :class:`Fault` if an engine may be using the elements."""
     check_incoming(proxy, place.index, region)
-    if np.any(proxy.readers[place.index]):
+    if proxy.readers[place.index].any():
         raise Fault(
             f"{region} written before the asynchronous operation that reads it was waited for",
             help="wait for the operation, and synchronize the thread that waited with the writer, before the write",
         )
     memory.clock += 1
     proxy.stamps[place.index] = memory.clock
-    axes = np.ndim(proxy.stamps[place.index])
+    axes = 1 if isinstance(place.index, slice) else np.ndim(place.index)
     proxy.writers[place.index] = (lanes.first, lanes.ids, lanes.ids[:, None])[axes]
 
 
 def check_incoming(proxy: Proxy, index: Any, region: Region) -> None:
     """Raises :class:`Fault` if a TMA load or an asynchronous copy that writes one of the elements is in flight."""
-    if np.any(proxy.incoming[index]):
+    if proxy.incoming[index].any():
         raise Fault(f"{region} accessed while a TMA load that writes it is in flight", help="wait for the mbarrier of the load")
-    if np.any(proxy.copying[index]):
+    if proxy.copying[index].any():
         help = "let the thread that issued the copy commit and wait_group it, or wait for an mbarrier at which it arrives for its copies"
         raise Fault(f"{region} accessed while an asynchronous copy that writes it may be in flight", help=help)
 
@@ -359,7 +359,7 @@ def check_incoming(proxy: Proxy, index: Any, region: Region) -> None:
 def check_registers(store: Store, place: StorePlace, region: Region) -> None:
     """Raises :class:`Fault` if a wgmma in flight owns one of the registers."""
     assert store.owned is not None
-    if np.any(store.owned[place.index]):
+    if store.owned[place.index].any():
         raise Fault(
             f"{region} accessed while a wgmma that {'reads' if store.is_factor else 'writes'} it is in flight",
             help=f"wait for the wgmma before its {'operand registers' if store.is_factor else 'accumulators'} are accessed",

@@ -8,7 +8,7 @@ from taskfuse.kir.operands import Queue
 from taskfuse.kir.synchronization import Commit, WaitGroup
 from taskfuse.sim.agent import Agent, Instruction, Signal
 from taskfuse.sim.collectives import check_warps
-from taskfuse.sim.engines import OperationState
+from taskfuse.sim.engines import OperationState, wait
 from taskfuse.sim.names import Meaning, Meanings, Names
 from taskfuse.target import WARP
 
@@ -38,8 +38,8 @@ def wait_group(stmt: WaitGroup) -> Instruction:
 
     def run(agent: Agent) -> Signal:
         engines = agent.block.engines
-        waits = [o for o in _owners(agent, stmt.queue) if not engines.fifo(stmt.queue, o).wait(stmt.pending, wanted, engines.block.machine.observer)]
-        if not waits:
+        fifos = [engines.fifo(stmt.queue, owner) for owner in _owners(agent, stmt.queue)]
+        if wait(fifos, stmt.pending, wanted, engines.block.machine.observer):
             return Signal.POINT
         agent.pc -= 1
         engines.waiters.append(agent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -199,7 +199,7 @@ class StoreOperation:
         """True: it can only be waited for by a wait_group."""
         return True
 
-    def waited_for(self, owner: int, wanted: OperationState) -> None:
+    def waited_for(self, owners: Sequence[int], wanted: OperationState) -> None:
         if self.claimed:
             self.claimed = False
             self.claim.drop()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -92,11 +92,12 @@ class WgmmaOperation:
         """True: it can only be waited for by a wait_group."""
         return True
 
-    def waited_for(self, owner: int, wanted: OperationState) -> None:
-        first = owner * WARP - self.thread
-        self.hold(-1, slice(first, first + WARP))
-        self.block.memory.busy -= 1
-        self.holders -= 1
+    def waited_for(self, owners: Sequence[int], wanted: OperationState) -> None:
+        for owner in owners:
+            first = owner * WARP - self.thread
+            self.hold(-1, slice(first, first + WARP))
+        self.block.memory.busy -= len(owners)
+        self.holders -= len(owners)
         if not self.holders:
             for operand in (self.a, self.b):
                 if isinstance(operand, SharedOperand):

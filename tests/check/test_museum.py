@@ -47,6 +47,8 @@ FOUND = {
     "digits_of_others": "y[0]: element [0] of y lacks the term at [0]",
     "digits_of_others_blocks": "y[0]: element [0] of y lacks the term at [0] and 1 more",
     "digits_of_others_serial": "y[0]: element [0] of y lacks the term at [0]",
+    "merged_axes_neighbor": "y[1, 5]: the stored value was never computed",
+    "merged_axes_outside": "y[0, 1]: reads element [0, 0] of x where element [0, 1] of x is defined",
     "ldmatrix_row": "LDMATRIX.x1: 16 of 32 lanes of a warp reach it",
     "part_of_no_terms": "y[0]: element [0] of y lacks the term at [0, 0]",
     "setmaxnreg_warps": "SETMAXNREG: 96 of 128 threads of a warpgroup reach it",

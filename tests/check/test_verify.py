@@ -1,6 +1,7 @@
 """Every kernel of the examples and of tests/kernels is proved, and so are the kernels of random cases."""
 
 import gc
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from tests.proofs import proved
 from tests.random_cases import random_case_of
 
 TESTS = Path(__file__).parent.parent
+COVERING = (104, 110, 111, 112, 113, 118, 119, 120, 121, 124, 126, 134, 135)
+"""Seeds with all statements, functions, rules, memories and mechanisms of 104 to 137."""
 KERNELS = [*sorted((TESTS / "kernels").glob("*.kir")), *sorted((TESTS / "goldens" / "examples").glob("*.kir"))]
 
 
@@ -26,23 +29,23 @@ def test_kernels_are_proved(path: Path) -> None:
 
 
 def alive() -> int:
-    """Nodes and constraints that the process holds."""
-    return sum(isinstance(o, (Node, Constraints)) for o in gc.get_objects())
+    """Nodes and constraints that were made since the collector last ran."""
+    return sum(isinstance(o, (Node, Constraints)) for o in gc.get_objects(generation=0))
 
 
 @pytest.mark.parametrize("path", KERNELS[::8], ids=lambda p: p.stem)
 def test_a_proof_leaves_no_cycles(path: Path) -> None:
     """Reference counts free what it was made of, and the collector finds nothing to do."""
     kernel = parse_kernel(path.read_text(encoding="utf-8"))
-    gc.collect()
+    gc.collect(0)
     with PAUSE:
-        before = alive()
+        assert alive() == 0
         verify(kernel).require()
-        assert alive() == before
+        assert alive() == 0
 
 
-@pytest.mark.parametrize(("mix", "seeds"), [(Mix.MIXED, range(104, 138)), (Mix.WARPS, range(12)), (Mix.PERSISTENT, range(1023, 1035))])
-def test_random_kernels_are_proved(mix: Mix, seeds: range) -> None:
+@pytest.mark.parametrize(("mix", "seeds"), [(Mix.MIXED, COVERING), (Mix.WARPS, range(8)), (Mix.PERSISTENT, range(1023, 1031))])
+def test_random_kernels_are_proved(mix: Mix, seeds: Sequence[int]) -> None:
     """Order for all extents; values for all, or for those of the case."""
     kernels = [proved(case.kernel, case.sizes) for seed in seeds if (case := random_case_of(seed, mix)).kernel is not None]
     assert sum(not verify(kernel).is_proved for kernel in kernels) <= len(kernels) // 3

@@ -89,3 +89,55 @@ def test_what_is_printed_computes_the_same(keys: int, is_changed: bool) -> None:
     assert (printed is not kernel) == is_changed
     given = arrays(fusion, 64, keys)
     assert np.array_equal(printed.simulate(*given), kernel.simulate(*given))
+
+
+AHEAD = """\
+FOR i in 0..N + 1:
+  IF i < N:
+    FENCE wgmma
+    PRODUCT_A
+    COMMIT wgmma
+  FENCE wgmma
+  IF i >= 1:
+    FOR n in 0..2 UNROLL:
+      PRODUCT_B
+  COMMIT wgmma
+  WAIT_GROUP wgmma <= 0
+  IF i >= 1:
+    y[0] = copy(b[0])
+"""
+
+
+def begun(loop: str = AHEAD) -> Kernel:
+    return parse_kernel(HEAD.format(3) + loop.replace("PRODUCT_A", PRODUCT.format("a")).replace("PRODUCT_B", PRODUCT.format("b")[:-1] + "n >= 1"))
+
+
+def names(kernel: Kernel) -> str:
+    kinds = [s for s in walk(kernel) if isinstance(s, Wgmma | Commit) or (isinstance(s, For) and not s.unroll)]
+    return " ".join(s.acc.buffer if isinstance(s, Wgmma) else "c" if isinstance(s, Commit) else "[" for s in kinds)
+
+
+def test_the_first_iteration_makes_a_product_that_nothing_reads() -> None:
+    """Its sum begins anew in each iteration: so the loop has the first one, too, and only the condition of the reader is left there."""
+    kernel = peeled(begun())
+    assert names(kernel) == "[ a c b c b c"
+    assert [str(s.branches[0].cond) for s in walk(kernel) if isinstance(s, If)] == ["i >= 1"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("n >= 1", "i + n >= 2"),  # it goes on with the sum of the iteration before
+        ("  IF i >= 1:\n    y[0]", "  IF i >= 0:\n    y[0]"),  # what the first iteration makes is read
+        ("FOR n in", "COMMIT wgmma\n    FOR n in"),  # waits count its batches
+    ],
+)
+def test_other_first_iterations_are_printed_by_themselves(old: str, new: str) -> None:
+    text = str(begun()).replace(old, new)
+    assert names(peeled(parse_kernel(text))).startswith("a c ")
+
+
+def test_no_other_condition_is_left() -> None:
+    """Then nothing is printed by itself."""
+    text = str(begun()).replace("IF i < N:", "IF N >= 1:")
+    assert names(peeled(parse_kernel(text))) == "[ a c b c"

@@ -23,6 +23,8 @@ POSITIVE = Facts().with_range("N", 1, None).with_range("M", 1, None).with_range(
         ((X // M, (X + 1) % M), (N, M), [X // M, (X + 1) % M]),
         ((X // K, X % M), (N, M), [X // K, X % M]),
         ((X // M, X % M), (N, K), [X // M, X % M]),
+        ((X // 7, 4 * (X % 7) + 1), (N, const(28)), [4 * X + 1]),
+        ((X // 7, 4 * (X % 5) + 1), (N, const(28)), [X // 7, 4 * (X % 5) + 1]),
         ((), (), []),
     ],
 )

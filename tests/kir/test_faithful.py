@@ -24,7 +24,7 @@ from taskfuse.lowering import steps
 from taskfuse.testing.definition_operators import DEFINITION_OPERATORS
 from taskfuse.testing.options import Mix
 from taskfuse.testing.value_faults import edit
-from tests.random_cases import random_case_of
+from tests.random_cases import PAIRS, random_case_of
 
 Build = Callable[[], list[tf.TensorView]]
 
@@ -182,7 +182,7 @@ def test_every_change_of_a_definition_is_refused(name: str) -> None:
 @pytest.mark.parametrize("mix", Mix, ids=lambda m: m.value)
 def test_random_fusions(mix: Mix) -> None:
     """Lowering compares them; here a sample of their mutants."""
-    for seed in range(3):
+    for seed in PAIRS[mix]:
         case = random_case_of(seed, mix)
         if case.kernel is None:
             continue

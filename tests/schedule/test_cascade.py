@@ -11,9 +11,10 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
-from taskfuse.ir.expr import Fold, Pointwise, Reduction, View
+from taskfuse.ir.expr import Assemble, Fold, Pointwise, Reduction, View
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import evaluate
+from taskfuse.reports.certificate import Layer, Verdict
 from tests.schedule.cascades import CASES, arguments, logsumexp, random_cascade
 from tests.schedule.folded import P, attention, walked
 from tests.testing.ptx.compiled import compared
@@ -344,3 +345,45 @@ def test_terms_of_a_rescaled_sum_stay_in_order(name: str, call: Callable[[tf.Ten
     with pytest.raises(ScheduleError, match=rf"{name}\(.*rescaled between its terms|does not reduce one axis") as error:
         call(tv)
     assert error.value.help is not None
+
+
+def crossed(is_output: bool = True) -> tuple[tf.Fusion, tf.TensorView, tf.TensorView]:
+    """Functions of pairs, summed along both axes: times a factor of the rows, and times one of the columns."""
+    with tf.Fusion("crossed") as fusion:
+        x, g, k = tf.define_tensor([8, 12]), tf.define_tensor([8]), tf.define_tensor([12])
+        p = tf.exp(x)
+        along = tf.sum(p * tf.expand_dims(g, 1), axis=0)
+        across = tf.sum(p * k, axis=1)
+        fusion.add_output(along, across if is_output else tf.cast(across, tf.bfloat16))
+    return fusion, along, across
+
+
+@pytest.mark.parametrize("is_output", [True, False])
+def test_what_a_walk_computes_for_each_chunk_besides(is_output: bool) -> None:
+    fusion, along, across = crossed(is_output)
+    args = [np.random.default_rng(n).normal(size=s).astype(np.float32) for n, s in enumerate(([8, 12], [8], [12]))]
+    before = fusion.evaluate(*args)
+    walk = tf.cascade([along], 4, beside=[across])
+    assert isinstance(across.definition, Assemble if is_output else View)
+    part = next(tv for tv in walk if isinstance(tv.definition, Reduction) and tv is not along)
+    assert tuple(map(str, part.shape)) == ("2", "4")
+    for a, b in zip(before, fusion.evaluate(*args), strict=True):
+        np.testing.assert_allclose(a.astype(np.float32), b.astype(np.float32), rtol=1e-5)
+    part.split(2, 6)
+    part.rfactor((3,))
+    part.scatter()  # of two parts of each sum
+    kernel = tf.lower(fusion)
+    certificate = kernel.verify()
+    assert certificate.verdict is Verdict.PROVED
+    assert all(o.verdict is Verdict.PROVED for o in certificate.obligations if o.layer is Layer.REWRITINGS)
+    np.testing.assert_allclose(kernel.simulate(*args)[0], before[0], rtol=1e-5)
+
+
+def test_what_no_walk_computes_besides() -> None:
+    _, along, across = crossed()
+    with pytest.raises(ScheduleError, match="needs whole chunks of 3 elements"):
+        tf.cascade([along], 3, beside=[across])
+    with pytest.raises(ScheduleError, match="needs whole chunks of 8 elements, all in one part"):
+        tf.cascade([along], 4, 2, beside=[across])
+    with pytest.raises(ScheduleError, match="is not computed for each element of the axis"):
+        tf.cascade([across], 4, beside=[across])

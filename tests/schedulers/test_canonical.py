@@ -7,7 +7,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.expr import Reduction, View
+from taskfuse.ir.expr import Pointwise, Reduction, View
 from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.schedule import Sizes
@@ -117,6 +117,16 @@ def test_a_factor_that_is_no_array_of_other_strides_is_copied() -> None:
     found = form(built(turned_factor))
     assert found is not None
     assert next(e.output.name for e in found.exprs() if not isinstance(e, View)) == next(tv.name for tv in found.tensors() if tv.origin is not None)
+
+
+def test_a_factor_that_is_turned_is_an_array_of_other_strides() -> None:
+    """The gradient of a weight: rows of pixels are summed, and what is before them in memory is turned."""
+    with tf.Fusion("weight") as fusion:
+        x, dy = tf.define_tensor([2, 8, 8, 64], dtype=tf.bfloat16, name="x"), tf.define_tensor([128, 96], dtype=tf.bfloat16, name="dy")
+        fusion.add_output(tf.reshape(tf.relu(x), [128, 64]).T @ dy)
+    found = form(fusion)
+    assert found is not None
+    assert [e.op.name for e in found.exprs() if isinstance(e, Pointwise)] == ["relu", "cast"]  # and no copy of it
 
 
 def test_what_an_epilogue_reads_of_inputs_is_read_through_views() -> None:

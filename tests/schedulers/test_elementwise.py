@@ -83,8 +83,6 @@ def test_all_that_is_elementwise_is_computed_at_the_points_of_the_output() -> No
     fusion, leaves = aligned(lambda: [tf.exp(tf.neg(tensor("x", 8, 4))).T + tensor("y", 4, 8)])
     assert all([str(e) for e in expr.output.shape] == ["4", "8"] for expr in needed(fusion))
     assert leaves["x"].is_copy
-    assert leaves["x"].turned_by == 0  # the input is contiguous along axis 0 of the output
-    assert leaves["y"].turned_by is None
 
 
 def test_one_copy_serves_all_that_read_at_their_own_points() -> None:
@@ -107,7 +105,6 @@ def test_a_gather_is_a_leaf_with_its_indices() -> None:
     (leaf,) = align(Script(fusion), fusion)
     assert [r.tensor.name for r in leaf.reads] == ["x"]
     assert [r.tensor.name for r in leaf.values] == ["i"]
-    assert leaf.turned_by is None
 
 
 def test_a_sum_of_one_element_is_computed_where_its_axis_is_lost() -> None:

@@ -97,6 +97,18 @@ def test_a_tensor_moves_where_nothing_is_lost_and_its_reader_can_then_be_merged(
     assert len(steps) == 3
 
 
+def test_what_makes_elements_narrower_is_done_where_they_are_made() -> None:
+    """Rows that a product makes are images where they are read: what is stored is rounded."""
+    with tf.Fusion("rounded") as fusion:
+        x, w = tf.define_tensor([8192, 512], dtype=tf.bfloat16, name="x"), tf.define_tensor([512, 2048], dtype=tf.bfloat16, name="w")
+        y = tf.reshape(x @ w, [8, 32, 32, 2048])
+        g = tf.define_tensor([8, 32, 32, 2048], dtype=tf.bfloat16, name="g")
+        for factor in (y, tf.exp(tf.cast(y, tf.float32))):
+            fusion.add_output(tf.sum(tf.cast(factor * g, tf.float32), 3))
+    found = choose_segments(fusion)
+    assert max(size for _, size in found.crossing) == 8192 * 2048 * 2
+
+
 def test_steps_that_read_a_table_at_what_they_compute_begin_as_one_segment() -> None:
     """Rows that are merged by bisection, twice, in which several steps read each place: two kernels, however little may be spent."""
     with tf.Fusion("rows") as fusion:

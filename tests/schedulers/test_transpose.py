@@ -6,6 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.count import count
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.scalar import const, evaluate
 from taskfuse.schedulers import TransposeConfig
 from tests.schedulers.automatic import transposed
 from tests.schedulers.oracle import array, checked
@@ -22,6 +23,64 @@ def test_transposes_have_vectors_on_both_sides(dtype: tf.DType) -> None:
 def test_transposes_of_any_size() -> None:
     found = checked(transposed(tf.float32, "M", "N"), [array(45, 70)])
     assert found.steps[0].schedule.scheduler == "transpose"
+
+
+def images(kind: str, n: int | str, c: int | str, h: int | str, w: int | str) -> tf.Fusion:
+    """Between NCHW and NHWC."""
+    with tf.Fusion("image") as fusion:
+        if kind == "last":
+            made = tf.permute(tf.define_tensor([n, c, h, w], dtype=tf.bfloat16, name="x"), [0, 2, 3, 1])
+        elif kind == "first":
+            made = tf.permute(tf.define_tensor([n, h, w, c], dtype=tf.bfloat16, name="x"), [0, 3, 1, 2])
+        elif kind == "rows":  # rows of pixels become planes
+            rows = tf.reshape(tf.define_tensor([n, h, w, c], dtype=tf.bfloat16, name="x"), [-1, c])
+            made = tf.permute(tf.reshape(tf.copy(rows), [n, h, w, c]), [0, 3, 1, 2])
+        else:  # channels of groups alternate
+            assert isinstance(c, int)
+            groups = tf.reshape(tf.define_tensor([n, c, h, w], dtype=tf.bfloat16, name="x"), [n, 4, c // 4, h, w])
+            made = tf.reshape(tf.permute(groups, [0, 3, 4, 2, 1]), [n, h, w, c])
+        fusion.add_output(tf.exp(made))
+    return fusion
+
+
+@pytest.mark.parametrize("kind", ["last", "first", "rows", "groups"])
+@pytest.mark.parametrize("side", [12, 14])
+def test_rows_and_columns_of_an_image_are_one_side_of_a_tile(kind: str, side: int) -> None:
+    """Whole tiles: the number of blocks is that of the pixels of an image, not of its rows."""
+    shape = {"last": (2, 64, side, side), "first": (2, side, side, 64), "rows": (2, side, side, 64), "groups": (2, 64, side, side)}[kind]
+    step = checked(images(kind, 2, 64, side, side), [array(*shape, dtype=tf.bfloat16)]).steps[0]
+    assert step.schedule.scheduler == "transpose"
+    large = images(kind, 32, 384, 28, 28)
+    tf.schedulers.transpose(large)
+    assert tf.lower(large).grid[0] == const(32 * 6 * -(-28 * 28 // 64))
+
+
+def test_axes_of_any_extent_are_one_side_of_a_tile() -> None:
+    for kind in ("last", "first"):
+        fusion = images(kind, "N", "C", "H", "W")
+        tf.schedulers.transpose(fusion)
+        kernel = tf.lower(fusion)
+        assert kernel.verify({"N": 2, "C": 40, "H": 5, "W": 9}).is_proved
+        assert evaluate(kernel.grid[0], {"N": 2, "C": 40, "H": 5, "W": 9}) == 2
+
+
+def test_axes_that_change_places_are_one_side_in_the_order_of_the_input() -> None:
+    with tf.Fusion("apart") as fusion:
+        x = tf.define_tensor([2, 64, 12, 14], dtype=tf.bfloat16, name="x")
+        fusion.add_output(tf.permute(x, [0, 3, 2, 1]) * 2)
+    step = checked(fusion, [array(2, 64, 12, 14, dtype=tf.bfloat16)]).steps[0]
+    assert tf.lower(step.fusion).grid[0] == const(2 * 3)
+
+
+def test_windows_of_an_image_are_taken_along_its_rows() -> None:
+    """Pixels of several windows are neighbors: rows of a tile are digits of the number of the window and of that of the pixel."""
+    with tf.Fusion("windows") as fusion:
+        x = tf.define_tensor([1, 64, 16, 16], dtype=tf.bfloat16, name="x")
+        y = tf.permute(tf.reshape(x, [1, 64, 4, 4, 4, 4]), [0, 2, 4, 3, 5, 1])
+        fusion.add_output(tf.exp(tf.reshape(y, [16, 16, 64])))
+    step = checked(fusion, [array(1, 64, 16, 16, dtype=tf.bfloat16)]).steps[0]
+    assert step.schedule.scheduler == "transpose"
+    assert tf.lower(step.fusion).grid[0] == const(4)
 
 
 def test_a_matrix_and_its_transpose() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from taskfuse.kir.operands import Queue
 from taskfuse.sim.block import Block
-from taskfuse.sim.engines import Claim, Engines, Fifo, OperationState
+from taskfuse.sim.engines import Claim, Engines, Fifo, OperationState, wait
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.memory import Region
 from tests.sim.kernels import X, kernel
@@ -21,17 +22,17 @@ class Operation:
     """An operation in a queue."""
 
     progress: OperationState = OperationState.ISSUED
-    waited: list[tuple[int, OperationState]] = field(default_factory=list[tuple[int, OperationState]])
+    waited: list[tuple[list[int], OperationState]] = field(default_factory=list[tuple[list[int], OperationState]])
 
     def holds(self, owner: int) -> bool:
         return True
 
-    def waited_for(self, owner: int, wanted: OperationState) -> None:
-        self.waited.append((owner, wanted))
+    def waited_for(self, owners: Sequence[int], wanted: OperationState) -> None:
+        self.waited.append(([*owners], wanted))
 
 
-def queue(*batches: list[Operation]) -> Fifo:
-    found = Fifo(7)
+def queue(*batches: list[Operation], owner: int = 7) -> Fifo:
+    found = Fifo(owner)
     for batch in batches:
         found.open += batch
         found.commit()
@@ -58,22 +59,30 @@ def test_all_but_the_last_batches_are_waited_for(pending: int, covered: int) -> 
 def test_a_wait_passes_when_what_it_covers_is_done() -> None:
     old, young = Operation(OperationState.SOURCE_READ), Operation()
     found = queue([old], [young])
-    assert not found.wait(1, OperationState.DONE, None)
+    assert not wait([found], 1, OperationState.DONE, None)
     assert old.waited == []
-    assert found.wait(1, OperationState.SOURCE_READ, None)
-    assert old.waited == [(7, OperationState.SOURCE_READ)]
+    assert wait([found], 1, OperationState.SOURCE_READ, None)
+    assert old.waited == [([7], OperationState.SOURCE_READ)]
     assert len(found.batches) == 2  # it is not done: a later wait asks again
     old.progress = OperationState.DONE
-    assert found.wait(1, OperationState.DONE, None)
-    assert old.waited[-1] == (7, OperationState.DONE)
+    assert wait([found], 1, OperationState.DONE, None)
+    assert old.waited[-1] == ([7], OperationState.DONE)
     assert found.batches == [[young]]
     assert young.waited == []
+
+
+def test_queues_whose_operations_are_done_have_waited_though_another_has_not() -> None:
+    done, open_ = Operation(OperationState.DONE), Operation()
+    queues = [queue([done], owner=1), queue([open_], owner=2), queue([done], owner=3)]
+    assert not wait(queues, 0, OperationState.DONE, None)
+    assert (done.waited, open_.waited) == ([([1, 3], OperationState.DONE)], [])
+    assert [len(q.batches) for q in queues] == [0, 1, 0]
 
 
 def test_open_operations_are_not_waited_for() -> None:
     found = queue()
     found.open.append(Operation())
-    assert found.wait(0, OperationState.DONE, None)
+    assert wait([found], 0, OperationState.DONE, None)
 
 
 # -- a block ------------------------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from taskfuse.check.rewrites.elements import ElementPairs
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, each_value, is_neutral, moved_to, points
+from taskfuse.check.rewrites.updates import sent, sent_terms
 from taskfuse.dtypes import DType, contains
 from taskfuse.ir.combine import COMBINES, Combine
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -40,7 +41,7 @@ from taskfuse.ir.scalar import (
 )
 from taskfuse.kir.operands import Access, Immediate
 from taskfuse.kir.walk import map_operand
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Reduce
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Reduce, Whole
 
 DEPTH = 6
 """The most nested functions in the search for the values of a part's variables."""
@@ -254,6 +255,11 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
         case Apply() as rule if rule.op is form.combine.op and rule.dtype is form.wide:
             for o in rule.operands:
                 yield from _expanded(replace(part, operands=(operand.side.at(o, points(_index(operand))),)), form, elements, facts)
+        case Whole() as rule if (updates := sent(rule, operand.side, form.combine, form.wide)) is not None:
+            before = operand.side.at(Access(rule.parts[0], rule.places[0]), points(_index(operand)))
+            yield from _expanded(replace(part, operands=(before,)), form, elements, facts)
+            for s in sent_terms(operand.side, updates, _index(operand), elements.symbol):
+                yield from _expanded(_joined(part, s.variables, s.conditions, part.body, (s.term,)), form, elements, facts)
         case _:
             yield part
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.tables import ValueTable
 from taskfuse.check.values.match_tables import joined
+from taskfuse.check.values.merged_axes import with_merged_axes
 from taskfuse.check.values.questions import proves
 from taskfuse.check.values.solve import Equation, Open, solved
 from taskfuse.check.values.table_sums import with_any_sum
@@ -34,6 +35,8 @@ def where_found(pair: WriteAndRead) -> Found | None:
             return outcome
         if pair.plain and isinstance(outcome, Found) and all(proves(pair.constraints, c) for c in outcome.under):
             return Found()
+    if isinstance(outcome, Open) and (merged := with_merged_axes(pair)) is not None:
+        outcome = _tried(merged)
     if isinstance(outcome, Open):
         wider = with_any_sum(pair)
         found = outcome if wider is None else _tried(wider)

@@ -81,7 +81,13 @@ def equal(constraints: Constraints, a: Expr, b: Expr) -> bool:
         return True
     if simplify(difference, constraints.facts) is const(0) or proves(constraints, eq(a, b)):
         return True
-    return bool(elements_of(difference)) and in_spans(constraints, difference) is const(0)
+    return (bool(elements_of(difference)) or _spans_in_quotients(constraints, difference)) and in_spans(constraints, difference) is const(0)
+
+
+def _spans_in_quotients(constraints: Constraints, difference: Expr) -> bool:
+    """True if an element that an instruction accesses stands in a quotient or a remainder: ``(2*x + e)//(2*n)`` is ``x//n`` by the span of e alone."""
+    spans = {str(a.symbol) for a in constraints.assumptions if isinstance(a, BoundedElement)}
+    return any(isinstance(t, FloorDiv | Mod) and not t.free.isdisjoint(spans) for t, _ in terms_of(difference)[0])
 
 
 def in_spans(constraints: Constraints, e: Expr) -> Expr:

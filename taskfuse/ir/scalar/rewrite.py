@@ -118,9 +118,10 @@ class Rewriter:
         mods = [(term, k) for term, k in terms for atom in factors(term) if isinstance(atom, Mod)]
         if has_quotient:
             for term, k in mods:
-                joined = self._without_mod(e, term, k)
-                if joined is not None:
-                    return joined
+                for rule in (self._without_mod, self._without_reduced_mod):
+                    joined = rule(e, term, k)
+                    if joined is not None:
+                        return joined
         if len(mods) > 1:
             for low, k in mods:
                 for high, k_high in mods:
@@ -140,6 +141,25 @@ class Rewriter:
                     left = _divisions(joined) - _divisions(atom.a) * (not _has_factor(joined, quotient))
                     if left <= _divisions(e) - 2:  # the remainder and the quotient are gone
                         return joined
+        return None
+
+    def _without_reduced_mod(self, e: Expr, term: Expr, k: int) -> Expr | None:
+        """``c*(x//(c*d)) + y % c`` is ``x//d`` if ``y`` and ``x//d`` differ by a multiple of ``c``, as where multiples of ``c`` were dropped from ``y``."""
+        for atom in factors(term):
+            match atom:
+                case Mod(y, Const(c)) if c > 0:
+                    rest = cancel(term, atom)
+                    for other, m in linear_parts(e)[0]:
+                        for part in factors(other) if m == k * c else ():
+                            match part:
+                                case FloorDiv(x, Const(n)) if n > 0 and n % c == 0 and cancel(other, part) is rest:
+                                    number = self(floordiv(x, const(n // c)))
+                                    if self(mod(sub(y, number), const(c))) is ZERO:
+                                        return add_all([(e, 1), (term, -k), (other, -m), (mul(rest, number), k)], 0)
+                                case _:
+                                    pass
+                case _:
+                    pass
         return None
 
     def _join_mods(self, e: Expr, low: tuple[Expr, int], high: tuple[Expr, int]) -> Expr | None:

@@ -49,6 +49,13 @@ def test_what_is_equal_has_one_value(conditions: list[str], a: Expr, b: Expr) ->
 FOUND = ["i < N + 2", "i//2 <= i", "(i*4 + j)//4 == i", "j < 4", "i//N < 3", "min(i, j) <= 3"]
 
 
+def test_the_span_of_an_element_drops_out_of_a_quotient() -> None:
+    quotient = parse_expr("(448*i + 4*(N % 99) + j)//784")
+    assert equal(known([]), quotient, parse_expr("(112*i + N % 99)//196"))
+    assert not equal(known([]), quotient, parse_expr("(112*i + N % 99 + 1)//196"))
+    assert not equal(known([]), parse_expr("(448*i + 4*(N % 99) + 2*j)//784"), parse_expr("(112*i + N % 99)//196"))
+
+
 @pytest.mark.parametrize("text", FOUND)
 def test_what_it_is_there_for(text: str) -> None:
     assert proves(known([]), parse_expr(text))

@@ -1,0 +1,75 @@
+"""What is sent to an element of an assembly: the points of each update whose place is that element, where no data says the place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from taskfuse.check.rewrites.sides import At, Definitions
+from taskfuse.dtypes import DType
+from taskfuse.ir.combine import Combine
+from taskfuse.ir.scalar import ONE, TRUE, Expr, Sum, Sym, const, eq, ge, lt, substitute, sym
+from taskfuse.kir.witness import Definition, Send, Whole
+
+
+class SentTerms(NamedTuple):
+    """The points of an update that go to an element.
+
+    Attributes:
+        term: what a point sends.
+        variables: the axes of the points that the place leaves open, each with its exclusive upper bound.
+        conditions: on them.
+    """
+
+    term: At
+    variables: tuple[tuple[Sym, Expr], ...]
+    conditions: tuple[Expr, ...]
+
+
+def sent(rule: Whole, side: Definitions, combine: Combine, wide: DType) -> list[tuple[Definition, tuple[Expr, ...], Expr]] | None:
+    """The updates of an assembly, each with its place and condition, if one function combines all in a dtype, and no data says their places; else ``None``."""
+    first, *others = (side.definitions.get(name) for name in rule.parts)
+    found: list[tuple[Definition, tuple[Expr, ...], Expr]] = []
+    for d, place, condition in zip(others, rule.places[1:], rule.conditions[1:], strict=True):
+        match d:
+            case Definition(rule=Send(values=(), combine=by), dtype=dtype) if by is combine and dtype is wide:
+                found.append((d, place, condition))
+            case _:
+                return None
+    is_whole = first is not None and rule.conditions[0] is TRUE and rule.places[0] == tuple(sym(f"i{k}") for k in range(len(first.shape)))
+    return found if found and is_whole else None
+
+
+def sent_terms(
+    side: Definitions, updates: Sequence[tuple[Definition, tuple[Expr, ...], Expr]], index: Sequence[Expr], symbol: Callable[[], Sym]
+) -> Iterator[SentTerms]:
+    """Of each update the points whose place is an index. ``symbol``: makes a new one."""
+    for d, place, condition in updates:
+        assert isinstance(d.rule, Send)
+        extents = {f"i{k}": n for k, n in enumerate(d.shape)}
+        at: dict[str, Expr] = {}
+        for e, there in zip(place, index, strict=True):
+            at |= {name: value for name, value in _digits(e, there, extents).items() if name not in at}
+        variables = {name: (symbol(), n) for name, n in extents.items() if name not in at}
+        at |= {name: v for name, (v, _) in variables.items()}
+        conditions = [eq(substitute(e, at), there) for e, there in zip(place, index, strict=True)]
+        conditions += [c for name, n in extents.items() for c in (ge(at[name], 0), lt(at[name], n))]
+        yield SentTerms(side.at(d.rule.operand, at), tuple(variables.values()), (*conditions, substitute(condition, at)))
+
+
+def _digits(e: Expr, there: Expr, extents: Mapping[str, Expr]) -> dict[str, Expr]:
+    """The values of symbols at which ``e``, of which they are digits, is ``there``; none if it is another expression.
+
+    The first has step 1, and each other one the number of values of those before: so at most one value of each, in its range, gives the sum.
+    """
+    steps = [(ONE, e)] if isinstance(e, Sym) else [(const(k), term) for term, k in e.terms] if isinstance(e, Sum) and not e.const else []
+    found, size = dict[str, Expr](), ONE
+    while steps:
+        step = next(((k, s) for k, s in steps if k is size and isinstance(s, Sym) and s.name in extents and s.name not in found), None)
+        if step is None:
+            return {}
+        steps.remove(step)
+        name = str(step[1])
+        found[name] = there // size % extents[name] if steps else there // size
+        size = size * extents[name]
+    return found
