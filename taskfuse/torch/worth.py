@@ -5,7 +5,8 @@ in both, are left out. torch's op moves the same bytes, and needs at most the in
 If the definition needs more than that, as with a long row sorted by comparisons, torch has an algorithm that taskfuse lacks. A fusion sorts short rows, and few
 rows, as fast.
 
-For products and attention the schedulers' cost models give the time of a fusion, and the measured share of the tensor cores' rate that of torch's ops.
+For products and attention the schedulers' cost models give the time of a fusion, and the measured share of the tensor cores' rate that of torch's ops. No
+fusion is expected to multiply faster than torch does: what it gains is what follows the product.
 """
 
 from __future__ import annotations
@@ -145,16 +146,18 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | Non
     if ours is None and not has_views:
         return None
     after = target.dram_us(_bytes(fusion, fusion.outputs, target)) if joins and rest is not None else 0.0
-    theirs = 0.0
+    theirs = rate = 0.0
     for f in products:
         own = Sizes(f, None, target)
-        theirs += target.overlap_us + max(roofline(f, own), target.kernel_us(products_us(f, own) / _reached(f, target)))
+        reached = target.kernel_us(products_us(f, own) / _reached(f, target))
+        theirs += target.overlap_us + max(roofline(f, own), reached)
+        rate += reached
     if rest is not None:
         theirs += target.dram_us(_bytes(rest, rest.inputs, target)) if joins else target.overlap_us + roofline(rest, Sizes(rest, None, target))
     if ours is None:
         least = roofline(ordered, Sizes(ordered, None, target)) + target.launch_us + after
         ours = None if least > theirs else _segments_us(ordered, target)
-    return None if ours is None else (ours + after, theirs)
+    return None if ours is None else (max(ours, rate) + after, theirs)
 
 
 def _bytes(fusion: Fusion, tensors: Sequence[TensorView], target: Target) -> float:

@@ -37,7 +37,9 @@ def test_what_follows_is_computed_with_the_product() -> None:
     assert [names(g) for g in found.groups] == [["addmm", "gelu"]]
 
 
-@pytest.mark.parametrize(("extents", "has_residual", "expected"), [((2048, 14336, 4096), True, [["mm", "add"]]), ((4096, 2048, 2048), False, [])])
+@pytest.mark.parametrize(
+    ("extents", "has_residual", "expected"), [((2048, 14336, 4096), True, [["mm", "add"]]), ((2048, 14336, 4096), False, []), ((4096, 2048, 2048), False, [])]
+)
 def test_a_norm_reads_16_bit_floats(extents: tuple[int, int, int], has_residual: bool, expected: list[list[str]]) -> None:
     """A cast to float32, which the norm's kernel can do, would make the product's store twice as much, and the norm's read it."""
     m, k, n = extents
