@@ -32,6 +32,9 @@ class DTypeKind(Enum):
     BOOL = "bool"
 
 
+FLOAT, INT, UINT, BOOL = DTypeKind  # looked up once: Python 3.11 takes long to find a member in its class
+
+
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class DType:
     """An element type. Each is one object: they are compared by identity, which their hash is of, too.
@@ -63,16 +66,16 @@ class DType:
 
     @property
     def is_float(self) -> bool:
-        return self.kind is DTypeKind.FLOAT
+        return self.kind is FLOAT
 
     @property
     def is_bool(self) -> bool:
-        return self.kind is DTypeKind.BOOL
+        return self.kind is BOOL
 
     @property
     def is_integer(self) -> bool:
         """Signed or unsigned; bool is not an integer."""
-        return self.kind in (DTypeKind.INT, DTypeKind.UINT)
+        return self.kind is INT or self.kind is UINT
 
     @property
     def compute(self) -> DType:
@@ -91,13 +94,9 @@ class DType:
 
     def holds(self, value: PythonScalar) -> bool:
         """True if a Python scalar converts to an element within the range and without losing its kind (a float may round)."""
-        match self.kind:
-            case DTypeKind.FLOAT:
-                return True
-            case DTypeKind.INT | DTypeKind.UINT:
-                return not isinstance(value, float) and self.min_value <= value <= self.max_value
-            case DTypeKind.BOOL:
-                return isinstance(value, bool)
+        if self.kind is FLOAT:
+            return True
+        return isinstance(value, bool) if self.kind is BOOL else not isinstance(value, float) and self.min_value <= value <= self.max_value
 
     def __repr__(self) -> str:
         return self.name

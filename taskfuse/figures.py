@@ -328,7 +328,8 @@ class AssumedFigures:
         load_shares: share of DRAM's bandwidth that loads of 16, 8, 4, 2 bytes and of one byte reach.
         serial_us: time of a step of a serial reduction or scan; schedulers without one are preferred. 512 steps of two loads each, a product of float32, took
             about 45 us (``whisper_fwd4_22`` of ``benchmarks/traces.py``, on an H200).
-        grid_us: time of a grid barrier.
+        grid_us: time of a grid barrier, and of a launch whose blocks are all resident: 131072 updates within rows of 256 took 8.3 us with one, 2.6 us with a
+            barrier of each block (H200).
         update_us: time of each of several updates of one element, which are serialized.
         level_us: time of the barriers of one level of a scan's totals.
         division_instructions, trip_instructions, place_instructions: instructions of a division by a constant, of a loop's trip, and of the address and the
@@ -341,7 +342,7 @@ class AssumedFigures:
 
     load_shares: tuple[tuple[int, float], ...] = ((16, 1.0), (8, 0.97), (4, 0.9), (2, 0.6), (1, 0.35))
     serial_us: float = 0.09
-    grid_us: float = 2.0
+    grid_us: float = 5.7
     update_us: float = 0.002
     level_us: float = 0.5
     division_instructions: int = 5

@@ -38,7 +38,7 @@ class Engine(Enum):
     @property
     def is_async(self) -> bool:
         """True if the access may happen at any time after the statement, until a wait_group or the completion of a barrier."""
-        return self is not Engine.THREAD
+        return self is not THREAD
 
     @property
     def is_async_proxy(self) -> bool:
@@ -51,6 +51,7 @@ class Engine(Enum):
         return _QUEUES.get(self)
 
 
+THREAD = Engine.THREAD
 _QUEUES = {Engine.COPY: Queue.COPY, Engine.STORE: Queue.BULK, Engine.TENSOR: Queue.WGMMA}
 
 
@@ -64,7 +65,10 @@ class Partners(Enum):
     OTHERS = "all but the rows of a stmatrix"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+ALL, STORES = Partners.ALL, Partners.STORES  # looked up once: Python 3.11 takes long to find a member in its class
+
+
+@dataclass(slots=True, eq=False)  # frozen ones take four times as long to make, and a proof makes many
 class Use:
     """An access of a statement to memory that threads share.
 
@@ -93,11 +97,12 @@ class Use:
 
     def conflicts_with(self, other: Use) -> bool:
         """True if the two must be compared: one of them writes, and neither excludes the other."""
-        if Partners.STORES in (self.partners, other.partners):
-            return self.partners is other.partners
+        mine, theirs = self.partners, other.partners
+        if mine is STORES or theirs is STORES:
+            return mine is theirs
         if self.atomic and self.atomic == other.atomic and self.engine is other.engine:
             return False
-        return (self.is_write or other.is_write) and Partners.ALL in (self.partners, other.partners)
+        return (self.is_write or other.is_write) and (mine is ALL or theirs is ALL)
 
     @property
     def is_remote(self) -> bool:
@@ -177,7 +182,7 @@ class Uses:
         engine: Engine,
         context: Context,
         span: tuple[str, ...] = (),
-        partners: Partners = Partners.ALL,
+        partners: Partners = ALL,
         *,
         atomic: str = "",
     ) -> None:
@@ -190,13 +195,13 @@ class Uses:
 
     def _operand(self, node: Node, operand: Operand, context: Context) -> None:
         if isinstance(operand, Access):
-            self._add(node, operand.buffer, operand.index, False, Engine.THREAD, context)
+            self._add(node, operand.buffer, operand.index, False, THREAD, context)
 
     def _warp_rows(self, node: Node, access: Access, matrices: int, write: bool, partners: Partners) -> None:
         """Every lane reads or writes some of every row whose address a lane of its warp gives: its elements are of rows that others address."""
         across = self.tree.kernel.block[0]
         if not isinstance(across, Const) or across.value % WARP:  # a warp has more than one row of the block
-            self._add(node, access.buffer, (None,) * len(access.index), write, Engine.THREAD, node.context, (), partners)
+            self._add(node, access.buffer, (None,) * len(access.index), write, THREAD, node.context, (), partners)
             return
         x, lane = sym(THREAD_NAMES[0]), private("element.lane")
         context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
@@ -220,10 +225,10 @@ class Uses:
         access: Access,
         width: int,
         write: bool,
-        engine: Engine = Engine.THREAD,
+        engine: Engine = THREAD,
         context: Context | None = None,
         span: tuple[str, ...] = (),
-        partners: Partners = Partners.ALL,
+        partners: Partners = ALL,
     ) -> None:
         context = context or node.context
         if access.buffer not in self.memory:
@@ -241,14 +246,14 @@ class Uses:
             case Choose(out=out):
                 for operand, there in chosen(node.stmt, context):
                     self._operand(node, operand, there)
-                self._add(node, out.buffer, out.index, True, Engine.THREAD, context)
+                self._add(node, out.buffer, out.index, True, THREAD, context)
             case GatherCopy(out=out, source=source, values=values, width=width):
                 for v in values:
                     self._operand(node, v.source, context)
                 # where values say the index, it may be any
                 index = tuple(None if e.free & own_symbols(node.stmt).keys() else e for e in source.index)
                 index = index if width == 1 else (*index[:-1], None)
-                self._add(node, source.buffer, index, False, Engine.THREAD, context)
+                self._add(node, source.buffer, index, False, THREAD, context)
                 self._vector(node, out, width, True)
             case AtomicUpdate(out=out, combine=combine, source=source, values=values, width=width):
                 for v in values:
@@ -256,7 +261,7 @@ class Uses:
                 self._vector(node, source, width, False)
                 index = tuple(None if e.free & own_symbols(node.stmt).keys() else e for e in out.index)
                 index = index if width == 1 else (*index[:-1], None)
-                self._add(node, out.buffer, index, True, Engine.THREAD, context, atomic=combine.name)
+                self._add(node, out.buffer, index, True, THREAD, context, atomic=combine.name)
             case VectorCopy(out=out, source=source, width=width):
                 self._vector(node, source, width, False)
                 self._vector(node, out, width, True)
@@ -264,7 +269,7 @@ class Uses:
                 self._vector(node, source, width, False, Engine.COPY, context.under(conjuncts(valid)))
                 self._vector(node, out, width, True, Engine.COPY)
             case LdMatrix(source=source, matrices=matrices):
-                self._warp_rows(node, source, matrices, False, Partners.ALL)
+                self._warp_rows(node, source, matrices, False, ALL)
             case StMatrix(out=out, matrices=matrices):
                 self._addressed_rows(node, out, matrices)
                 self._warp_rows(node, out, matrices, True, Partners.OTHERS)
@@ -282,9 +287,9 @@ class Uses:
             case stmt:  # the thread touches the very elements that its fields name
                 written, read = accesses(stmt)
                 for a in read:
-                    self._add(node, a.buffer, a.index, False, Engine.THREAD, context)
+                    self._add(node, a.buffer, a.index, False, THREAD, context)
                 for a in written:
-                    self._add(node, a.buffer, a.index, True, Engine.THREAD, context)
+                    self._add(node, a.buffer, a.index, True, THREAD, context)
 
     def _box(self, access: Access, box: TensorMapParam, context: Context) -> tuple[Expr | None, ...]:
         """The axes in front of those that a box fills, the first of them maybe in part; nothing is known of a box that reaches further."""

@@ -241,6 +241,8 @@ class Barriers:
         the first slot, all have arrived for the round between, hence at all mbarriers of the first one.
         """
         names = {m.name: m.slots for m in self.tree.kernel.mbarriers}
+        if not names:
+            return
         uses: dict[str, list[Node]] = {name: [] for name in names}
         cursors: dict[str, list[Node]] = {}
         for node in self.tree.leaves():

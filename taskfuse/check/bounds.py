@@ -116,6 +116,8 @@ def row_major_size(shape: tuple[Expr, ...]) -> Expr:
 
 
 def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
+    if isinstance(e, Const) and isinstance(last, Const) and isinstance(extent, Const) and e.value >= 0 and last.value < extent.value:
+        return True
     lo, _ = context.ranges.of(e)
     gap = extent - last
     room, _ = context.ranges.of(gap)

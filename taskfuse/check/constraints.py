@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from taskfuse.check.bounded_variables import Assumption, BoundedElement, Trip
-from taskfuse.check.ranges import Ranges, without_floor
+from taskfuse.check.ranges import LT, Ranges, without_floor
 from taskfuse.check.samples import fails
 from taskfuse.check.tables import Tables
-from taskfuse.ir.scalar import Compare, CompareOp, Expr, Facts, Samples, lt, prove, sample_count, substitute
+from taskfuse.ir.scalar import Compare, Expr, Facts, Samples, lt, prove, sample_count, substitute
 
 
 class Constraints:
@@ -102,7 +102,7 @@ class Constraints:
                     ranges = self.ranges.with_span(symbol, span)
             found = Constraints(ranges, None, (*self.assumptions, assumption), self)
             match assumption:
-                case Compare(CompareOp.LT, a, b) if without_floor(b) is not b and _is_above(ranges.of(a)[0]):
+                case Compare(op, a, b) if op is LT and without_floor(b) is not b and _is_above(ranges.of(a)[0]):
                     found = self._given(lt(a, without_floor(b)))  # which says all that the other does
                 case _:
                     pass

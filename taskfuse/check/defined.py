@@ -53,6 +53,9 @@ from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Conditions = tuple[Expr, ...]
 
+PointRule = Apply | Pick | Reduce | Accumulate | Iterate | Find | Send
+"""The rules by which an element is computed at a point of an iteration space."""
+
 DIVISORS = "divisors"
 """The subject of obligations that expressions have values."""
 CHOICES = "choices"
@@ -170,6 +173,9 @@ def _demands(e: Expr) -> Iterator[Demand]:
 
 
 def _under(conditions: Conditions, found: Iterable[Demand]) -> Iterator[Demand]:
+    if not conditions:
+        yield from found
+        return
     for d in found:
         yield Demand(d.kind, d.what, d.value, d.low, d.high, (*conditions, *d.conditions))
 
@@ -244,42 +250,57 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
                 yield from demands(e)
 
 
-def of_claim(stmt: Stmt) -> Iterator[Demand]:
-    """The demands on the element that a statement claims to write."""
-    claim = held(stmt)
-    for e in () if claim is None else claim.index:
-        yield from demands(e)
+def _of_statements(tree: StatementTree, slots: Mapping[str, int]) -> Iterator[tuple[Demand, Stmt, Context]]:
+    """The demands of all statements, and those on the elements that they claim to write."""
+    for stmt, context in tree.evaluated:
+        for d in of_statement(stmt, slots):
+            yield d, stmt, context
+        claim = held(stmt)
+        if claim is not None:
+            for e in claim.index:
+                for d in demands(e):
+                    yield d, stmt, context
 
 
 def of_definition(d: Definition) -> Iterator[Demand]:
     """The demands of a tensor's definition on its expressions, at every point of its iteration space."""
     yield from _extents(f"{d.tensor}, or of its iteration space", (*d.shape, *d.space))
-    inside = tuple(c for k, n in enumerate(d.space) for c in (ge(sym(f"i{k}"), 0), lt(sym(f"i{k}"), n)))
-    yield from _under(inside, chain.from_iterable(map(demands, d.place)))
+    found = [x for e in d.place for x in demands(e)]
+    if not isinstance(d.rule, Whole):
+        found += _of_rule(d.rule)
+    if found:  # most definitions have none
+        yield from _under(tuple(c for k, n in enumerate(d.space) for c in (ge(sym(f"i{k}"), 0), lt(sym(f"i{k}"), n))), found)
+    if isinstance(d.rule, Whole):
+        for place, condition in zip(d.rule.places, d.rule.conditions, strict=True):
+            yield from demands(condition)
+            yield from _under(conjuncts(condition), (x for e in place for x in demands(e)))
+
+
+def _of_rule(rule: PointRule) -> Iterator[Demand]:
+    """The demands of a definition's rule at a point of the iteration space."""
     before: Conditions
-    match d.rule:
+    match rule:
         case Apply(operands=operands) | Reduce(operands=operands) | Iterate(operands=operands):
-            bounds = [e for _, e in (*d.rule.starts, *d.rule.ends)] if isinstance(d.rule, Reduce) else []
-            yield from _under(inside, (x for e in (*bounds, *(e for o in operands for e in _operand(o))) for x in demands(e)))
+            bounds = [e for _, e in (*rule.starts, *rule.ends)] if isinstance(rule, Reduce) else []
+            for e in (*bounds, *(e for o in operands for e in _operand(o))):
+                yield from demands(e)
         case Accumulate(operand=operand, start=start):
-            yield from _under(inside, (x for e in (start, *_operand(operand)) for x in demands(e)))
+            for e in (start, *_operand(operand)):
+                yield from demands(e)
         case Pick(cases=cases):
-            before = inside
+            before = ()
             for case in cases:
                 yield from _under(before, demands(case.cond))
                 yield from _under((*before, *conjuncts(case.cond)), (x for e in _operand(case.operand) for x in demands(e)))
                 before = (*before, not_(case.cond))
         case Find(source=source, values=values, extents=extents):
-            yield from _under(inside, (x for e in (*extents, *(e for v in values for e in v.index)) for x in demands(e)))
-            found = (c for k, n in enumerate(extents) for c in (ge(sym(f"v{k}"), 0), lt(sym(f"v{k}"), n)))
-            yield from _under((*inside, *found), (x for e in source.index for x in demands(e)))
+            for e in (*extents, *(e for v in values for e in v.index)):
+                yield from demands(e)
+            found = tuple(c for k, n in enumerate(extents) for c in (ge(sym(f"v{k}"), 0), lt(sym(f"v{k}"), n)))
+            yield from _under(found, (x for e in source.index for x in demands(e)))
         case Send(operand=operand, values=values, extents=extents):
-            sent = (*_operand(operand), *extents, *(e for v in values for e in v.index))
-            yield from _under(inside, (x for e in sent for x in demands(e)))
-        case Whole(places=places, conditions=conditions):
-            for place, condition in zip(places, conditions, strict=True):
-                yield from demands(condition)
-                yield from _under(conjuncts(condition), (x for e in place for x in demands(e)))
+            for e in (*_operand(operand), *extents, *(e for v in values for e in v.index)):
+                yield from demands(e)
 
 
 def _is_at_least(e: Expr, low: int) -> bool:
@@ -330,7 +351,7 @@ def defined(tree: StatementTree) -> Iterator[Obligation]:
     counts: dict[str, int] = {}
     failed: set[str] = set()
     asked: dict[tuple[Demand, Context], bool] = {}
-    inner = ((d, stmt, context) for stmt, context in tree.evaluated for d in chain(of_statement(stmt, slots), of_claim(stmt)))
+    inner = _of_statements(tree, slots)
     if tree.kernel.definitions:  # they say which case an element is of: the proof of values compares it with the one that is read
         inner = (found for found in inner if found[0].kind != CHOICES)
     told = ((d, f"the definition of {known.tensor}", tree.declared) for known in tree.kernel.definitions for d in of_definition(known))

@@ -56,7 +56,7 @@ RULES: Mapping[type[Stmt], Rules] = {
 """To add a class, also add its effects on barriers, queues and other accesses to the layers."""
 
 KNOWN: frozenset[type] = frozenset(RULES)
-ORDERING = tuple(kind for kind, rules in RULES.items() if rules.orders)
+ORDERING: frozenset[type] = frozenset(kind for kind, rules in RULES.items() if rules.orders)
 
 
 def together(stmt: Stmt) -> int:
@@ -68,7 +68,8 @@ def together(stmt: Stmt) -> int:
 
 def unknown(kernel: Kernel, known: frozenset[type] = KNOWN) -> Obligation | None:
     """The obligation for a statement without rules."""
-    found = next((s for s in walk(kernel) if type(s) not in known), None)
-    if found is None:
+    kinds = {type(s) for s in walk(kernel)}
+    if kinds <= known:
         return None
+    found = next(s for s in walk(kernel) if type(s) not in known)
     return Obligation(Layer.STRUCTURE, type(found).__name__, Verdict.OUTSIDE, "the proof has no rule for such statements")

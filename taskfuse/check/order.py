@@ -114,6 +114,9 @@ TRIPS = 1 << 10
 
 def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[tuple[Node, Node]]) -> list[Obligation]:
     """Whether such an order exists. ``others``: further order edges: fills and waits of rings inside one role, register budgets."""
+    held = [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
+    if not (rings.rings or rings.turns or rings.once or others):  # what is left is program order, of loops none of which are superimposed
+        return held
     merged = _Merged()
     pingpong: dict[StatementBlock, list[tuple[_Span, Node]]] = {}
     groups: dict[Node, list[_Span]] = {}
@@ -171,7 +174,7 @@ def deadlocks(tree: StatementTree, paths: Paths, rings: Rings, others: Sequence[
         if cycle is not None:
             notes = tuple(n.text + (f" in {n.role}" if n.role else "") for n, _ in cycle)
             return [Obligation(Layer.ORDER, what, Verdict.OUTSIDE, "waits form a cycle: each of these can come only after the one before it", notes)]
-    return [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
+    return held
 
 
 def _span(first: Node, last: Node) -> _Span | None:
@@ -288,6 +291,8 @@ def initialization(tree: StatementTree, rings: Rings, paths: Paths) -> list[Obli
     """Every mbarrier that is used is initialized once, by one thread, before a barrier that precedes all its uses: of the whole block, or of the whole cluster
     if other blocks use it. An unused one is not initialized twice.
     """
+    if not tree.kernel.mbarriers:
+        return []
     threads = rings.threads
     found: list[Obligation] = []
     inits: dict[str, list[Node]] = {}

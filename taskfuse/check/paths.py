@@ -51,7 +51,7 @@ class Paths:
         self._ahead: dict[tuple[Node, int, frozenset[Expr]], list[PathStep]] = {}
         self._turning: dict[Node, tuple[frozenset[Expr], frozenset[Expr]]] = {}
         for node in reversed(tree.nodes):
-            if isinstance(node.stmt, ORDERING) or any(n in self._holds for block in node.blocks for n in block.nodes):
+            if type(node.stmt) in ORDERING or any(n in self._holds for block in node.blocks for n in block.nodes):
                 self._holds.add(node)
         for node in tree.nodes:
             if node in self._holds:

@@ -39,6 +39,9 @@ Span = tuple[int | None, int | None]
 
 OPEN: Span = (None, None)
 NO_NAMES: frozenset[str] = frozenset()
+Terms = tuple[tuple[Expr, int], ...]
+NO_SUMS: Mapping[Terms, Span] = {}
+LT, LE, EQ, NE = CompareOp  # looked up once: Python 3.11 takes long to find a member in its class
 MEMORY = 1 << 14
 """The most conditions in the cache of their bounds, which many places and kernels share."""
 
@@ -79,18 +82,19 @@ class Ranges:
         empty: the conditions hold nowhere; False: they may.
     """
 
-    __slots__ = ("_changed", "_has_sums", "_memo", "_next", "_under", "empty", "known")
+    __slots__ = ("_changed", "_memo", "_next", "_sums", "_under", "empty", "known")
 
     def __init__(self, learned: dict[Expr, Span], *, empty: bool = False, under: Ranges | None = None) -> None:
         self.known: dict[Expr, Span] = learned if under is None else {**under.known, **learned}
         self.empty = empty
         self._under = under  # what says the same of all but the symbols that have changed
-        changed, has_sums = NO_NAMES, under is not None and under._has_sums
-        for atom in learned:
+        changed, sums = NO_NAMES, NO_SUMS if under is None else under._sums
+        for atom, span in learned.items():
             changed = changed | atom.free if changed else atom.free
-            has_sums = has_sums or isinstance(atom, Sum)
+            if isinstance(atom, Sum) and not atom.const:
+                sums = {**sums, atom.terms: span}
         self._changed = NO_NAMES if under is None else changed
-        self._has_sums = has_sums
+        self._sums = sums  # what conditions say of sums, none of which has a constant, by their terms
         self._memo: dict[Expr, Span] = {}
         self._next: dict[Expr, Ranges] = {}
 
@@ -109,7 +113,7 @@ class Ranges:
             learned: dict[Expr, Span] = {}
             empty = self.empty or self.refutes(condition)
             says = _spans(condition)
-            if isinstance(condition, Compare) and condition.op is CompareOp.NE:
+            if isinstance(condition, Compare) and condition.op is NE:
                 says = (*says, *self._without_an_end(condition))
             for atom, span in says:
                 known = learned.get(atom) or self.known.get(atom)
@@ -148,8 +152,8 @@ class Ranges:
     def _without_an_end(self, condition: Expr) -> Iterable[tuple[Expr, Span]]:
         """The spans that follow from ``a != b`` for an atom that ``a == b`` would put at one end of its span."""
         match condition:
-            case Compare(CompareOp.NE, a, b):
-                for atom, (value, _) in _spans(compare(CompareOp.EQ, a, b)):
+            case Compare(op, a, b) if op is NE:
+                for atom, (value, _) in _spans(compare(EQ, a, b)):
                     lo, hi = self.of(atom)
                     if value is not None and value in (lo, hi):
                         yield atom, (value + 1 if value == lo else None, value - 1 if value == hi else None)
@@ -196,15 +200,12 @@ class Ranges:
         """True only if ``condition`` holds nowhere."""
         if isinstance(condition, Compare):
             lo, hi = self.of(_difference(condition))
-            match condition.op:
-                case CompareOp.LT:
-                    return lo is not None and lo >= 0
-                case CompareOp.LE:
-                    return lo is not None and lo > 0
-                case CompareOp.EQ:
-                    return (lo is not None and lo > 0) or (hi is not None and hi < 0)
-                case CompareOp.NE:
-                    return lo == hi == 0
+            op = condition.op
+            if op is LT:
+                return hi is not None and hi <= 0
+            if op is LE:
+                return hi is not None and hi < 0
+            return (lo is not None and lo > 0) or (hi is not None and hi < 0) if op is EQ else lo == hi == 0
         match condition:
             case Const(value):
                 return value == 0
@@ -221,15 +222,12 @@ class Ranges:
         """True only if ``condition`` holds everywhere."""
         if isinstance(condition, Compare):
             lo, hi = self.of(_difference(condition))
-            match condition.op:
-                case CompareOp.LT:
-                    return hi is not None and hi < 0
-                case CompareOp.LE:
-                    return hi is not None and hi <= 0
-                case CompareOp.EQ:
-                    return lo == hi == 0
-                case CompareOp.NE:
-                    return (lo is not None and lo > 0) or (hi is not None and hi < 0)
+            op = condition.op
+            if op is LT:
+                return lo is not None and lo > 0
+            if op is LE:
+                return lo is not None and lo >= 0
+            return lo == hi == 0 if op is EQ else (lo is not None and lo > 0) or (hi is not None and hi < 0)
         match condition:
             case Const(value):
                 return value != 0
@@ -242,18 +240,19 @@ class Ranges:
             case _:
                 return False
 
+    def _said(self, terms: Terms) -> Span:
+        """What conditions say of a sum of terms, by itself or negated."""
+        said = self._sums.get(terms, OPEN)
+        if terms[0][1] < 0:
+            lo, hi = self._sums.get(tuple([(term, -k) for term, k in terms]), OPEN)
+            said = meet(said, (None if hi is None else -hi, None if lo is None else -lo))
+        return said
+
     def _compute(self, e: Expr) -> Span:
         match e:
             case Sum(terms, constant):
-                lo: int | None = constant
-                hi: int | None = constant
-                if self._has_sums and len(terms) > 1:
-                    if constant:  # without it, a form that conditions may speak of
-                        lo, hi = self.of(e - constant)
-                        return None if lo is None else lo + constant, None if hi is None else hi + constant
-                    if terms[0][1] < 0:
-                        lo, hi = self.of(-e)
-                        return None if hi is None else -hi, None if lo is None else -lo
+                lo: int | None = 0
+                hi: int | None = 0
                 known = self.known
                 for term, k in terms:
                     low, high = known.get(term, OPEN) if isinstance(term, Sym) else self.of(term)
@@ -261,7 +260,9 @@ class Ranges:
                         low, high = high, low
                     lo = None if lo is None or low is None else lo + k * low
                     hi = None if hi is None or high is None else hi + k * high
-                return lo, hi
+                if self._sums:
+                    lo, hi = meet((lo, hi), self._said(terms))
+                return None if lo is None else lo + constant, None if hi is None else hi + constant
             case Product(factors):
                 span = self.of(factors[0])
                 for f in factors[1:]:
@@ -320,9 +321,9 @@ def _times(a: Span, b: Span) -> Span:
 def nonnegative_form(condition: Expr) -> Expr | None:
     """A form that is nonnegative exactly where a comparison of two numbers holds; ``None`` for other conditions."""
     match condition:
-        case Compare(op=CompareOp.LT, a=a, b=b):
+        case Compare(op, a, b) if op is LT:
             return b - a - 1
-        case Compare(op=CompareOp.LE, a=a, b=b):
+        case Compare(op, a, b) if op is LE:
             return b - a
         case _:
             return None
@@ -330,8 +331,8 @@ def nonnegative_form(condition: Expr) -> Expr | None:
 
 @remembered(MEMORY)
 def _difference(condition: Compare) -> Expr:
-    """The left side of a comparison less the right one."""
-    return condition.a - condition.b
+    """The right side of a comparison less the left one, which :func:`compare` has made."""
+    return condition.b - condition.a
 
 
 @remembered(MEMORY)
@@ -340,7 +341,7 @@ def _spans(condition: Expr) -> tuple[tuple[Expr, Span], ...]:
     match condition:
         case And(args):
             return tuple(pair for a in args for pair in _spans(a))
-        case Compare(op, a, b) if op is not CompareOp.NE:
+        case Compare(op, a, b) if op is not NE:
             terms, constant = terms_of(b - a)  # >= 0, or > 0, or == 0
             if len(terms) > 1:  # the form without its constant, by itself or negated
                 form = (b - a) - constant
@@ -352,9 +353,9 @@ def _spans(condition: Expr) -> tuple[tuple[Expr, Span], ...]:
                 ((atom, k),) = terms
             else:
                 return ()
-            if op is CompareOp.LT:
+            if op is LT:
                 constant -= 1
-            if op is CompareOp.EQ:
+            if op is EQ:
                 return ((atom, (-constant // k, -constant // k)),) if constant % k == 0 else ()
             return ((atom, (-(constant // k), None) if k > 0 else (None, constant // -k)),)
         case _:

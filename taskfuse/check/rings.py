@@ -74,7 +74,8 @@ class Rings:
         self._only_waits: dict[str, list[Wait]] = {}
         self.clusters = Clusters(tree)
         self.slots = {m.name: m.slots for m in tree.kernel.mbarriers}
-        self._collect()
+        if self.slots or tree.kernel.semaphores:  # others have no rings
+            self._collect()
         self.slot_release = SlotRelease(threads, barriers, paths)
         self.arrivals = Arrivals(tree.kernel, threads, self._counts)
         self._find()

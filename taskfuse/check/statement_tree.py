@@ -16,7 +16,7 @@ from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.normalize import BLOCK_NAMES, CLUSTER_NAMES, copied_out, in_blocks, in_iteration, unrolled
 from taskfuse.check.ranges import Ranges, Span
 from taskfuse.ir.dims import facts_of
-from taskfuse.ir.scalar import ONE, ZERO, Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, remembered, substitute, sym
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, Facts, IntLike, Sym, conjuncts, ge, le, lt, not_, private, remembered, substitute, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
 from taskfuse.kir.operands import Operand
@@ -352,8 +352,8 @@ def _outermost(context: Context) -> Context:
     """The context of a launch: that of extents and parameters, with the ranges of hardware indices and cursors."""
     kernel = context.kernel
     facts, ranges = context.facts, context.ranges
-    for extent in kernel.cluster:
-        facts, ranges = facts.with_assumption(ge(extent, 1)), ranges.under(ge(extent, 1))
+    for exists in (c for extent in kernel.cluster if (c := ge(extent, 1)) is not TRUE):
+        facts, ranges = facts.with_assumption(exists), ranges.under(exists)
     bounds: dict[str, tuple[int, IntLike | None]] = {}
     spans: dict[Expr, Span] = {}
     for s in walk(kernel):
@@ -362,8 +362,8 @@ def _outermost(context: Context) -> Context:
                 bounds[name] = 0, most
                 spans[sym(name)] = 0, most
     indices = dict(zip((*BLOCK_NAMES, *THREAD_NAMES), (*kernel.grid, *kernel.block), strict=True))
-    for extent in indices.values():
-        facts, ranges = facts.with_assumption(ge(extent, 1)), ranges.under(ge(extent, 1))
+    for exists in (c for extent in indices.values() if (c := ge(extent, 1)) is not TRUE):
+        facts, ranges = facts.with_assumption(exists), ranges.under(exists)
     for name, extent in indices.items():
         hi = ranges.of(extent)[1]
         bounds[name] = 0, extent - 1

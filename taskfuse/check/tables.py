@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import gcd, prod
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from taskfuse.ir.scalar import Const, Evaluation, Expr, FloorDiv, Sym, children
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+S = TypeVar("S", bound=np.generic)
 
 KEPT = 1 << 15
 """The most points of the grid of a table that is kept for the next question."""
@@ -60,7 +62,7 @@ class ValueTable:
         self.count = prod(self._shape)
         self._places: Ints | None = None  # in the grid; all of them
         if mask is not None and not all_of(mask):
-            self._places = np.flatnonzero(np.broadcast_to(mask, self._shape or (1,)))
+            self._places = np.flatnonzero(everywhere(mask, self._shape))
             self.count = self._places.size
 
     def some(self, mask: Bools) -> ValueTable:
@@ -86,7 +88,7 @@ class ValueTable:
 
     def spread(self, values: Ints) -> Ints:
         """Values along some axes, at each of the points."""
-        flat = values.reshape(-1) if values.shape == self._shape else np.broadcast_to(values, self._shape or (1,)).reshape(-1)
+        flat = (values if values.shape == self._shape else everywhere(values, self._shape)).reshape(-1)
         return flat if self._places is None else flat[self._places]
 
     def values(self, e: Expr) -> Ints:
@@ -128,6 +130,13 @@ class Tables:
             if prod(values.size for values in axes) <= KEPT:
                 self._known[key] = found
         return found
+
+
+def everywhere(values: NDArray[S], shape: tuple[int, ...]) -> NDArray[S]:
+    """Values along some axes, at every point of a grid. ``np.broadcast_to`` is written in Python, and takes longer than a copy of so few."""
+    found = np.empty(shape or (1,), values.dtype)
+    found[...] = values
+    return found
 
 
 def steps_of(names: AbstractSet[str], expressions: Iterable[Expr]) -> dict[str, int]:

@@ -62,8 +62,12 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
     Raises:
         InputError: an extent has no value in ``extents``, or one that breaks its facts.
     """
-    with PAUSE:
-        broken = _broken(kernel)
+    with PAUSE:  # one of all: ending a pause costs a collection of new objects
+        return _verified(kernel, extents)
+
+
+def _verified(kernel: Kernel, extents: Mapping[str, int] | None) -> Certificate:
+    broken = _broken(kernel)
     if broken is not None:
         return Certificate(kernel.name, (broken,))
     claims = bool(kernel.queues)
@@ -93,7 +97,7 @@ def _broken(kernel: Kernel) -> Obligation | None:
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None, *, claims: bool) -> Certificate:
-    statements = tuple(walk(kernel))
+    kinds = {type(s) for s in walk(kernel)}
     budget = f"a launch gives each thread {'all' if launched is None else launched} registers that its bounds allow"
     more = (
         (ORDER_ONLY, not kernel.definitions),
@@ -101,16 +105,15 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
         (RESIDENT, kernel.is_cooperative),
         (COUNTERS, kernel.is_cooperative),
         (CLAIMS, claims),
-        (SCOPE, any(isinstance(s, Arrive) and s.across and s.scope is MbarrierScope.BLOCK for s in statements)),
-        (WARPS, any(isinstance(s, Wgmma) for s in statements)),
+        (SCOPE, Arrive in kinds and any(isinstance(s, Arrive) and s.across and s.scope is MbarrierScope.BLOCK for s in walk(kernel))),
+        (WARPS, Wgmma in kinds),
         (TENSORS, assumes_tensors(kernel)),
-        (budget, any(isinstance(s, SetMaxNReg) for s in statements)),
+        (budget, SetMaxNReg in kinds),
     )
     rising = [f"{p.name}, whose elements rise from {p.rises[0]} to {p.rises[1]}" for p in kernel.table_inputs if p.rises is not None]
     rising += [f"{p.name}, whose element i0 is {p.holds}" for p in kernel.table_inputs if p.holds is not None]
     more = (*more, (f"tables hold what callers promise: {', '.join(rising)}", bool(rising)))
-    with PAUSE:
-        rewritten = rewritings(kernel)
+    rewritten = rewritings(kernel)
     assumptions = (*ASSUMPTIONS, *(text for text, holds in more if holds), *rewritten.assumptions)
     argument = Argument(chain(rewritten.obligations, _argument(kernel, launched)))
     return Certificate(kernel.name, argument, assumptions, extents, lambda: _refuted(kernel, argument))

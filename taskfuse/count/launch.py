@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from taskfuse.count.live import most_at_once
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.ir.tables import places
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import If, Stmt
 from taskfuse.kir.shared_memory import shared_layout
-from taskfuse.kir.walk import accesses, bodies, looked_up, table_range
+from taskfuse.kir.walk import looked_up, table_range
 from taskfuse.target import REGISTERS, THREAD_REGISTERS, WARP, Target
 
 ROWS = 48
@@ -83,7 +83,7 @@ class Launch:
         threads = prod(block)
         shared = integer(shared_layout(kernel).bytes, symbols)
         sizes = {b.name: _bytes(b, symbols) for b in kernel.buffers if not MEDIA[b.memory].has_addresses}
-        local = sum(sizes[name] for name in _used(kernel.body, sizes))
+        local = most_at_once(kernel.body, sizes)
         registers = min(THREAD_REGISTERS, SPARE_REGISTERS + local // 4)
         limits = target.limits
         held = min(limits.blocks, limits.warps * WARP // max(threads, WARP), REGISTERS // (registers * max(threads, WARP)))
@@ -101,19 +101,6 @@ class Launch:
             if p.name in used and p.holds is not None:
                 tables[p.name] = places(p.holds, integer(p.shape[0], symbols), {**symbols, **tables})
         return Launch(symbols, tables, three(kernel.grid), block, three(kernel.cluster), max(1, held, kernel.residents))
-
-
-def _used(body: tuple[Stmt, ...], sizes: Mapping[str, int]) -> frozenset[str]:
-    """The buffers in registers that a thread has: of the arms of a branch, which it takes one of, those of the largest."""
-    found = frozenset[str]()
-    for stmt in body:
-        if isinstance(stmt, If):
-            found |= max((_used(b.body, sizes) for b in stmt.branches), key=lambda names: sum(sizes[name] for name in names))
-        elif inner := bodies(stmt):
-            found = found.union(*(_used(b, sizes) for b in inner))
-        else:
-            found = found.union(a.buffer for side in accesses(stmt) for a in side if a.buffer in sizes)
-    return found
 
 
 def _bytes(b: Buffer, symbols: Mapping[str, int]) -> int:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from taskfuse.count.known import KnownIntegers
 from taskfuse.count.launch import SPREAD, Array, Launch, Sample
 from taskfuse.count.memory import kept, lines, passes, sectors
 from taskfuse.count.tally import IN_FLIGHT, Count, Traffic
@@ -36,7 +37,7 @@ SEED = 0x5EED
 class _Place:
     """A tensor, or a buffer: what is counted of it."""
 
-    __slots__ = ("asked", "bytes", "dtype", "fetched", "itemsize", "memory", "moved", "strides")
+    __slots__ = ("asked", "bytes", "dtype", "fetched", "gathered", "itemsize", "memory", "moved", "strides")
 
     def __init__(self, memory: MemoryType, shape: tuple[int, ...], dtype: DType) -> None:
         self.memory = memory
@@ -47,6 +48,7 @@ class _Place:
         self.asked = [0.0, 0.0]  # read, written
         self.moved = [0.0, 0.0]
         self.fetched = [0.0, 0.0]
+        self.gathered = [0.0, 0.0]  # of moved: at random places
 
     def parts(self, dimensions: int) -> int:
         """How many parts it has along its first dimensions."""
@@ -83,8 +85,11 @@ class _LaunchWalk:
         looked = (v.source.buffer for s in walk(kernel.body) if isinstance(s, GatherCopy | AtomicUpdate) for v in s.values)
         self.traces_indices = any(not MEDIA[self.places[name].memory].has_addresses for name in looked)
         self.origins: dict[str, Array] = {}
+        self.known = KnownIntegers(rows, self.random)
         self._depth = 0
         self._unrolled = 0
+        self._around = 0
+        self._behind: dict[str, int] = {}
 
     def _declare(self, name: str, memory: MemoryType, shape: tuple[Expr, ...], dtype: DType) -> None:
         self.places[name] = _Place(memory, tuple(integer(e, self.launch.symbols) for e in shape), dtype)
@@ -143,8 +148,10 @@ class _LaunchWalk:
                 synchronizes = any(isinstance(s, Barrier | Wait | Acquire) for s in walk(stmt.body))
                 self.chain += waits * self.target.assumed.load_cycles * own / (1 if synchronizes else IN_FLIGHT)
         self._unrolled += stmt.unroll
+        self._around += not stmt.unroll
         self.body(stmt.body, Evaluation({**at.env, stmt.var: value}), within, (*loops, _Trip(stmt.var, start, step)))
         self._unrolled -= stmt.unroll
+        self._around -= not stmt.unroll
 
     def loads(self, body: tuple[Stmt, ...]) -> bool:
         """Whether threads wait for Global memory in a body."""
@@ -156,6 +163,8 @@ class _LaunchWalk:
         code, figures = 1.0, self.target.assumed
         if self.traces_indices:
             self._trace(stmt, at)
+        if not self._around:
+            self._wait(stmt)
         match stmt:
             case Compute(op=op, operands=(Access() as source,)) if (
                 op is ELEMENTWISE["copy"] and self._is_in_registers(stmt) and self.places[source.buffer].itemsize == self.places[stmt.out.buffer].itemsize
@@ -176,7 +185,6 @@ class _LaunchWalk:
                 leading = next((k for k, e in enumerate(stmt.source.index) if e.free & {v.symbol for v in values}), 0)
                 self._access(stmt.source, stmt.width, 0, self._found(values, at, times, loops), times, loops, leading)
                 self._access(stmt.out, stmt.width, 1, at, times, loops)
-                self.chain += figures.load_cycles * (1 if not loops else 0)
                 self.instructions += 3 * warp
                 return
             case AtomicUpdate(values=values, width=width):
@@ -215,6 +223,20 @@ class _LaunchWalk:
             for access in found:
                 self._access(access, width, k, at, times if k else asks, loops)
 
+    def _wait(self, stmt: Stmt) -> None:
+        """Note how many gathers a thread has waited for, one after another, before it has what a statement writes: bisections wait for each of their steps, but
+        two gathers whose indices are known go out together. Those of loops are waited for trip by trip."""
+        written, read = accesses(stmt)
+        behind = max((self._behind.get(a.buffer, 0) for a in read), default=0)
+        behind += isinstance(stmt, GatherCopy) and self.places[stmt.source.buffer].memory is MemoryType.Global
+        for out in written:
+            self._behind[out.buffer] = max(behind, self._behind.get(out.buffer, 0))
+
+    @property
+    def gathers(self) -> int:
+        """The most gathers that a thread waits for one after another, outside of loops."""
+        return max(self._behind.values(), default=0)
+
     def _is_in_registers(self, stmt: Stmt) -> bool:
         """Whether all that a statement reads and writes is."""
         return not any(MEDIA[self.places[a.buffer].memory].has_addresses for side in accesses(stmt) for a in side)
@@ -224,10 +246,14 @@ class _LaunchWalk:
         env = dict(at.env)
         for v in values:
             self._access(v.source, 1, 0, at, times, loops)
+            extent, index = at.of(v.extent), self.known.get(v.source.buffer)
+            if index is not None:
+                env[v.symbol] = np.clip(np.where(index < 0, index + extent, index), 0, np.maximum(extent - 1, 0))
+                continue
             share = self._origin(v.source, at)
             if share is None:
                 share = self.random.random(times.shape)
-            env[v.symbol] = (share * at.of(v.extent)).astype(np.int64)
+            env[v.symbol] = (share * extent).astype(np.int64)
         return Evaluation(env)
 
     def _origin(self, access: Access, at: Evaluation) -> Array | None:
@@ -244,9 +270,12 @@ class _LaunchWalk:
         for out in written:
             if not MEDIA[self.places[out.buffer].memory].has_addresses:
                 self.origins.pop(out.buffer, None)
+                self.known.forget(out.buffer)
                 known = [share for share in found if share is not None]
                 if found and len(known) == len(found):
                     self.origins[out.buffer] = sum(known, np.zeros(())) % 1
+        if isinstance(stmt, Compute) and not MEDIA[self.places[stmt.out.buffer].memory].has_addresses:
+            self.known.compute(stmt, at)
 
     def _access(self, access: Access, width: int, way: int, at: Evaluation, times: Array, loops: tuple[_Trip, ...], leading: int | None = None) -> None:
         """An access of ``width`` elements by each lane: read (0) or written (1).
@@ -291,7 +320,11 @@ class _LaunchWalk:
         place.moved[way] += moved * self.scale
         launch, target = self.launch, self.target
         if parts is not None:
-            place.fetched[way] += target.gathered(moved * self.scale, place.bytes, parts)
+            before = place.gathered[way]
+            place.gathered[way] += moved * self.scale
+            place.fetched[way] += target.gathered(place.gathered[way], place.bytes, parts) - target.gathered(before, place.bytes, parts)
+            if place.bytes <= target.l2_bytes:
+                place.fetched[way] = min(place.bytes, place.fetched[way])
             return
         once = min(place.bytes, moved * self.scale)
         resident = min(1.0, target.sms * launch.resident / launch.blocks) * moved * self.scale
@@ -350,7 +383,7 @@ def count(kernel: Kernel, extents: Mapping[str, int] | None = None, target: Targ
     sample = found.sample
     with np.errstate(all="ignore"):
         found.body(kernel.body, Evaluation(sample.env), np.where(sample.active, 1.0, 0.0), ())
-    waited = found.chain + target.assumed.chain_cycles * (found.instructions - found.overlapped) + found.overlapped
+    waited = found.chain + found.gathers * target.assumed.load_cycles + target.assumed.chain_cycles * (found.instructions - found.overlapped) + found.overlapped
     chain = waited.reshape(sample.blocks, -1).max(axis=1)
     busy = found.stores.reshape(sample.blocks, -1)
     outside = [(name, p) for name, p in found.places.items() if p.memory is MemoryType.Global]

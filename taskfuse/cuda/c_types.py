@@ -153,14 +153,13 @@ __device__ __forceinline__ unsigned round_to_float8(unsigned magnitude) {
 
 // NaN above 464, the middle between the greatest number and the next
 __device__ __forceinline__ unsigned char to_float8_e4m3(float x) {
-  const unsigned bits = __float_as_uint(x), magnitude = bits & 0x7fffffff, sign = bits >> 24 & 0x80;
-  if (magnitude > 0x43e80000) return sign | 0x7f;
 #if __CUDA_ARCH__ >= 890
   unsigned short pair;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(fabsf(x) > 464.0f ? __int_as_float(0x7fffffff) : x));
   return pair;
 #else
-  return sign | round_to_float8<3, 7>(magnitude);
+  const unsigned bits = __float_as_uint(x), magnitude = bits & 0x7fffffff, sign = bits >> 24 & 0x80;
+  return magnitude > 0x43e80000 ? sign | 0x7f : sign | round_to_float8<3, 7>(magnitude);
 #endif
 }
 

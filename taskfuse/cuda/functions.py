@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, wrapping_type
+from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, literal, wrapping_type
+from taskfuse.cuda.quotients import BFLOAT16, BY_CONSTANT, NARROW, SPECULATED, reciprocal_parts
 from taskfuse.cuda.special_functions import SPECIAL
 from taskfuse.cuda.text import Helper, Library, Snippet
 from taskfuse.dtypes import DType, DTypeKind, bfloat16, float16, float32
@@ -274,82 +275,6 @@ __device__ __forceinline__ double double_gelu_tanh(double x) {
 }
 """
 
-# of operands that are bfloat16, for results that are rounded to bfloat16: with 8 significant bits each, a quotient is not nearer to the middle of two
-# bfloat16 than by 2^-17 of it unless it is the middle, which takes a subnormal result, and a root never
-_BFLOAT16 = """
-// at most 2 ulp off, for all operands (PTX ISA, "div"): a / b in bfloat16
-__device__ __forceinline__ float bfloat16_quotient(float a, float b) {
-  float quotient;
-  asm("div.full.f32 %0, %1, %2;" : "=f"(quotient) : "f"(a), "f"(b));
-  return quotient;
-}
-
-__device__ __forceinline__ float bfloat16_sqrt(float x) {
-  float root;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
-  return root;
-}
-"""
-
-LEAST_DIVISOR, GREATEST_DIVISOR, GREATEST_QUOTIENT = -40, 60, 60
-"""Exponents of the magnitudes between which :data:`_SPECULATED` divides."""
-DIVIDEND_SCALE = 64
-"""Exponent by which a dividend is scaled, so that no step is subnormal."""
-LEAST_RADICAND = -100
-"""Exponent of the least number of which it takes a root."""
-
-# the steps by which CUDA's division and square root round correctly where no step is subnormal or overflows (as compiled for sm_90): exponents do not matter
-# there. A scaled quotient has 24 bits; if it is subnormal without the scale, the second rounding is that of the exact quotient but where it is in the middle
-# of two numbers. CUDA's division takes the other branch for a dividend of 0, too
-_SPECULATED = f"""
-__device__ __forceinline__ float approximate_reciprocal(float x) {{
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}}
-
-__device__ __forceinline__ float approximate_rsqrt(float x) {{
-  float y;
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}}
-
-// a / b, or false in is_exact
-__device__ __forceinline__ float speculated_quotient(float a, float b, bool& is_exact) {{
-  float r = approximate_reciprocal(b);
-  r = fmaf(r, fmaf(-b, r, 1.0f), r);
-  const float x = a * {2.0**DIVIDEND_SCALE}f, guess = x * r, scaled = fmaf(fmaf(-b, guess, x), r, guess), quotient = scaled * {2.0**-DIVIDEND_SCALE}f;
-  const float rest = fmaf(-quotient, {2.0**DIVIDEND_SCALE}f, scaled);
-  is_exact &= fabsf(b) >= {2.0**LEAST_DIVISOR}f & fabsf(b) <= {2.0**GREATEST_DIVISOR}f;
-  is_exact &= fabsf(guess) <= {2.0 ** (GREATEST_QUOTIENT + DIVIDEND_SCALE)}f & fabsf(rest) != {2.0 ** (DIVIDEND_SCALE - 150)}f;
-  return __uint_as_float(__float_as_uint(quotient) | (__float_as_uint(guess) & 0x80000000u));  // the sign of 0
-}}
-
-// the square root of x, or false in is_exact
-__device__ __forceinline__ float speculated_sqrt(float x, bool& is_exact) {{
-  const float r = approximate_rsqrt(x), guess = x * r, root = fmaf(fmaf(-guess, guess, x), 0.5f * r, guess);
-  is_exact &= (x >= {2.0**LEAST_RADICAND}f & x <= 3.40282347e+38f) | x == 0;
-  return x == 0 ? x : root;
-}}
-"""
-
-WHOLE_BITS = 24
-"""Magnitudes from 2^24 on are beyond all integers of 16 bits."""
-
-# of operands scaled so that the divisor is near 1, which leaves the quotient as it is, its steps neither overflow nor, unless it is less than 2^-100, are
-# subnormal. The reciprocal is rounded to nearest, and so is the quotient after a second step (Markstein, "Computation of elementary functions on the IBM RISC
-# System/6000 processor", 1990). The scale and the reciprocal are those of all elements that share the divisor.
-_WHOLE = f"""
-// a / b where only integers of at most 16 bits are made of it: 0 of what is less than 2^-100 and of NaN, their limits of what is 2^{WHOLE_BITS} and more
-__device__ __forceinline__ float whole_quotient(float a, float b) {{
-  const unsigned exponent = __float_as_uint(b) >> 23 & 255;
-  const float scale = __uint_as_float((254 - (exponent < 253 ? exponent : 253)) << 23);
-  const float x = a * scale, d = b * scale, r = 1.0f / d;
-  const float guess = x * r, near = fmaf(fmaf(-d, guess, x), r, guess);
-  return fabsf(guess) < {2.0**WHOLE_BITS}f ? fmaf(fmaf(-d, near, x), r, near) : guess;
-}}
-"""
-
 NORMAL_TAIL_SHIFT = 2.5
 NORMAL_TAIL = (0.399088591, 0.989070654, 2.28653002, 0.870891035, 18.6513863, -76.2577667, 101.642593, -48.3536034)
 """Coefficients, lowest first, of a polynomial p in y = 1 / (t + :data:`NORMAL_TAIL_SHIFT`): y * p(y) * exp(-t * t / 2) is the upper tail of the normal
@@ -519,9 +444,10 @@ DEVICE_FUNCTIONS = Library(
     _NUMBERS,
     _FLOATS,
     SPECIAL,
-    _BFLOAT16,
-    _SPECULATED,
-    _WHOLE,
+    BFLOAT16,
+    SPECULATED,
+    BY_CONSTANT,
+    NARROW,
     _ROUNDED,
     _FAST,
     *(_PAIRS.format(P=name, one=one) for name, one in _PAIR_TYPES.values()),
@@ -536,9 +462,11 @@ def call(
     *,
     is_bfloat16: bool = False,
     is_rounded: bool = False,
-    is_whole: bool = False,
+    is_narrow: bool = False,
     turn: str | None = None,
     exact: str | None = None,
+    is_repeated: bool = False,
+    divisor: float | None = None,
 ) -> Snippet:
     """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(op.result_dtype(dtype))``.
 
@@ -548,10 +476,12 @@ def call(
         fast_math: use the faster and less accurate forms of float.
         is_bfloat16: the operands are bfloat16 that were converted to float, and the result will be rounded to it.
         is_rounded: the result will be rounded to 16 bits.
-        is_whole: the result will be converted to integers of at most 16 bits, and neighbors have the same second operand.
+        is_narrow: the result will be converted to other numbers of at most 16 bits than bfloat16, and neighbors have the same second operand.
         turn: an integer that is constant where this is compiled, and one more for the next element: of two neighbors one takes the form that leaves the
             special function units to the other.
         exact: a variable that tells whether all functions of a loop are exact, which is else executed again.
+        is_repeated: it is executed again, where it was not.
+        divisor: the last operand, if that is a number of float32.
 
     Raises :class:`UnsupportedError` if the function does not accept the dtype.
     """
@@ -564,15 +494,25 @@ def call(
         text = op.cpp.rounded
         if turn is not None and op.cpp.balanced is not None:
             text = f"({turn} % 2 == 0 ? {op.cpp.rounded} : {op.cpp.balanced})"
-    elif is_whole and dtype is float32 and op.cpp.whole is not None and not fast_math:
-        text = op.cpp.whole
+    elif is_narrow and dtype is float32 and op.cpp.narrow is not None and not fast_math:
+        text = _by_constant(op.cpp, divisor, "{F}({0}, {H}, {L})") or op.cpp.narrow
     elif exact is not None and dtype is float32 and op.cpp.speculated is not None and not fast_math:
-        text = op.cpp.speculated
+        text = _by_constant(op.cpp, divisor, "speculated_{F}({0}, {H}, {L}, {E})") or op.cpp.speculated
+    elif is_repeated and dtype is float32 and op.cpp.repeated is not None and not fast_math:
+        text = _by_constant(op.cpp, divisor, "repeated_{F}({0}, {H}, {L}, {1})") or op.cpp.repeated
     if text is None:
         raise UnsupportedError(what=f"{op.name} of {dtype}", reason="the CUDA backend has no form of it")
     # no minus sign after another one
     apart = [f"({operand})" if operand.startswith("-") else operand for operand in operands]
     return Snippet(text.format(*apart, T=c_type(dtype), U=wrapping_type(dtype), E=exact), DEVICE_FUNCTIONS.called(text))
+
+
+def _by_constant(row: Spelling, divisor: float | None, form: str) -> str | None:
+    """The form for a divisor that is a number, if it has one."""
+    parts = reciprocal_parts(divisor) if row.by_constant is not None and divisor is not None else None
+    if parts is None or row.by_constant is None:
+        return None
+    return form.replace("{F}", row.by_constant).replace("{H}", literal(parts.high, float32)).replace("{L}", literal(parts.low, float32))
 
 
 def call_of_pair(op: Elementwise, operands: Sequence[str], dtype: DType) -> Snippet:
@@ -621,7 +561,7 @@ _ROWS = tuple(op.cpp for op in ELEMENTWISE.values())
 _FORMS = [
     form
     for row in _ROWS
-    for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16, row.rounded, row.balanced, row.speculated)
+    for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16, row.rounded, row.balanced, row.speculated, row.repeated, row.by_constant)
     if form is not None
 ]
 # what the texts of this module and of conversions call: no variable may have such a name where they stand

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from math import prod
+from collections.abc import Set as AbstractSet
+from math import gcd, prod
 
 from taskfuse.ir.scalar import (
     NO_FACTS,
     ONE,
     And,
     Compare,
+    CompareOp,
     Element,
     Expr,
     Facts,
@@ -30,8 +32,11 @@ from taskfuse.ir.scalar import (
     Table,
     UpperBound,
     Xor,
+    and_,
     children,
+    const,
     interval,
+    le,
 )
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
@@ -49,6 +54,33 @@ UNKNOWN = 2**62
 """The magnitude of an unknown integer is at most this: no address of a GPU is larger."""
 INT64: Range = (1 - UNKNOWN, UNKNOWN - 1)
 """Range of integers that are computed in 64 bits: one bit less, for intermediate sums."""
+
+
+def steady(cond: Expr, moving: AbstractSet[str], ranges: IntegerRanges) -> Expr:
+    """``cond`` with those comparisons of sums that hold for all values of some symbols, or for none, written without these: ``8*x + i < 32`` is ``x < 4`` for
+    each i from 0 to 7. A compiler would ask the same of each.
+
+    Args:
+        moving: symbols of loops that are copied for each value.
+    """
+    match cond:
+        case And(args=args):
+            return and_(*(steady(c, moving, ranges) for c in args))
+        case Compare(op=CompareOp.LT | CompareOp.LE as op, a=a, b=b) if isinstance(rest := b - a, Sum) and not rest.free.isdisjoint(moving):
+            least = 1 if op is CompareOp.LT else 0  # of rest
+        case _:
+            return cond
+    kept = [(term, k) for term, k in rest.terms if term.free.isdisjoint(moving)]
+    step = gcd(*(k for _, k in kept))
+    if step <= 1:
+        return cond
+    low, high = ranges.of(sum((term * k for term, k in rest.terms if not term.free.isdisjoint(moving)), start=const(rest.const)))
+    if (low - least) // step != (high - least) // step:
+        return cond
+    bound = (low - least) // step  # what is kept, divided by the step, is at least -bound
+    if all(k < 0 for _, k in kept):
+        return le(sum((term * (-k // step) for term, k in kept), start=const(0)), bound)
+    return le(-bound, sum((term * (k // step) for term, k in kept), start=const(0)))
 
 
 class IntegerRanges:

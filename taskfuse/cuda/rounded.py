@@ -1,4 +1,4 @@
-"""Registers of 16-bit floats, and of float32 that are only read by conversions to these, or to short integers."""
+"""Registers of 16-bit floats, and of float32 that are only read by conversions to these, to floats of 8 bits, or to short integers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ def rounded_registers(kernel: Kernel) -> frozenset[str]:
     return frozenset(found)
 
 
-def whole_registers(kernel: Kernel) -> frozenset[str]:
-    """The names of registers of float32 of which only integers of at most 16 bits are made, by conversions and by functions that round before these."""
+def narrow_registers(kernel: Kernel) -> frozenset[str]:
+    """The names of registers of float32 of which only other numbers of at most 16 bits than bfloat16 are made, by conversions and by functions before these
+    that keep what is too small or too great for them so (:attr:`~taskfuse.ir.spelling.Spelling.keeps_size`)."""
     dtypes = {p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype for b in kernel.buffers}
     found = {b.name for b in kernel.buffers if b.dtype is float32 and MEDIA[b.memory].is_private}
-    rounds: list[Compute] = []
+    kept: list[Compute] = []
     for stmt in walk(kernel):
         match stmt:
-            case Compute(op=op, out=out) if op.rule is DTypeRule.CAST and dtypes[out.buffer].is_integer and dtypes[out.buffer].bits <= 16:
+            case Compute(op=op, out=out) if op.rule is DTypeRule.CAST and _is_narrow(dtypes[out.buffer]):
                 pass
-            case Compute(op=op) if op.cpp.rounds:
-                rounds.append(stmt)
+            case Compute(op=op) if op.cpp.keeps_size:
+                kept.append(stmt)
             case _:
                 found.difference_update(access.buffer for access in accesses(stmt)[1])
-    for _ in rounds:  # as many may follow one another
-        for stmt in rounds:
+    for _ in kept:  # as many may follow one another
+        for stmt in kept:
             if stmt.out.buffer not in found:
                 found.difference_update(access.buffer for access in accesses(stmt)[1])
     return frozenset(found)
@@ -54,6 +55,11 @@ def float_registers(kernel: Kernel) -> frozenset[str]:
 def is_short(dtype: DType) -> bool:
     """True for a 16-bit float."""
     return dtype.is_float and dtype.bits == 16
+
+
+def _is_narrow(dtype: DType) -> bool:
+    """True for numbers of at most 16 bits that have not the exponents of float32."""
+    return dtype.bits <= 16 and (dtype.is_integer or (dtype.is_float and dtype is not bfloat16))
 
 
 def _read_whole(stmt: Stmt, dtypes: dict[str, DType]) -> tuple[Access, ...]:

@@ -15,15 +15,16 @@ from math import frexp
 from typing import NamedTuple
 
 from taskfuse.cuda.hoisting import guard_around
-from taskfuse.cuda.rounded import whole_registers
+from taskfuse.cuda.rounded import narrow_registers
 from taskfuse.dtypes import float32
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, const, sym
+from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel, accesses, bodies, map_stmts, walk, with_bodies
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import Choose, Compute, For, Stmt
-from taskfuse.kir.operands import Access, Immediate
+from taskfuse.kir.operands import Access, Immediate, IndexOf
 from taskfuse.kir.products import Wgmma
 
 Body = tuple[Stmt, ...]
@@ -44,13 +45,13 @@ def parted(kernel: Kernel) -> Kernel:
     if any(isinstance(s, Wgmma) for s in walk(kernel)):  # ptxas waits for each product where branches read accumulators
         return kernel
     made: list[Buffer] = []
-    whole = whole_registers(kernel)
+    narrow = narrow_registers(kernel)
     taken = {b.name for b in kernel.buffers} | {p.name for p in kernel.params}
     buffers = {b.name: b for b in kernel.buffers}
 
     def part(loop: For) -> Stmt | Body:
         parts = _parts(loop, buffers)
-        if not any(is_speculated(s, whole) for s in parts.first):
+        if not any(is_speculated(s, narrow) for s in parts.first):
             return loop
         if not parts.rest:
             return tuple(_pieces(loop))
@@ -91,34 +92,44 @@ def _pieces(loop: For) -> list[For]:
     return [replace(loop, start=const(k), stop=const(k + each)) for k in range(start, start + trips, each)]
 
 
-def is_repeatable(loop: For, kernel: Kernel, whole: AbstractSet[str]) -> bool:
+def is_repeatable(loop: For, kernel: Kernel, narrow: AbstractSet[str]) -> bool:
     """True for a loop with quotients or roots (:func:`is_speculated`) whose iterations can be executed twice: they change nothing that they read."""
-    if not _is_copied(loop) or not any(is_speculated(s, whole) for s in loop.body):
+    if not _is_copied(loop) or not any(is_speculated(s, narrow) for s in loop.body):
         return False
     return not _parts(loop, {b.name: b for b in kernel.buffers}).rest
 
 
-def is_speculated(stmt: Stmt, whole: AbstractSet[str]) -> bool:
+def is_speculated(stmt: Stmt, narrow: AbstractSet[str]) -> bool:
     """True for a function of float32 that has steps which are exact for nearly all operands, and nothing shorter: a quotient by a power of two is a product.
 
     Args:
-        whole: the registers of which only short integers are made (:func:`~taskfuse.cuda.rounded.whole_registers`).
+        narrow: the registers of which only short numbers are made (:func:`~taskfuse.cuda.rounded.narrow_registers`).
     """
     match stmt:
         case Compute(op=op, dtype=dtype, out=out) if op.cpp.speculated is not None and dtype is float32:
-            return out.buffer not in whole and not _is_product(stmt)
+            return out.buffer not in narrow and not _is_product(stmt)
         case _:
             return False
+
+
+def divisor_of(stmt: Compute) -> float | None:
+    """The last operand of a function of float32, if that is a number."""
+    match stmt.operands:
+        case (*_, Immediate(value=value, dtype=dtype)) if stmt.dtype is float32:
+            return float(NATIVE.literal(float(NATIVE.literal(value, dtype)), float32))
+        case (*_, IndexOf(value=Const(value))) if stmt.dtype is float32:
+            return float(NATIVE.literal(value, float32))
+        case _:
+            return None
 
 
 def _is_product(stmt: Compute) -> bool:
     """True for a quotient by a constant whose reciprocal is a number of float32."""
-    match stmt.operands:
-        case (_, Immediate(value=float() | int() as divisor)):
-            mantissa, exponent = frexp(divisor)
-            return abs(mantissa) == 0.5 and -125 <= exponent <= 126
-        case _:
-            return False
+    divisor = divisor_of(stmt) if len(stmt.operands) == 2 else None
+    if divisor is None:
+        return False
+    mantissa, exponent = frexp(divisor)
+    return abs(mantissa) == 0.5 and -125 <= exponent <= 126
 
 
 def _is_copied(loop: For) -> bool:

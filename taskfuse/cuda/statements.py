@@ -15,8 +15,9 @@ from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
 from taskfuse.cuda.functions import call, call_of_pair
 from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.pairs import Pair, pair_of, word_of
-from taskfuse.cuda.rounded import is_short, rounded_registers, whole_registers
-from taskfuse.cuda.speculation import is_repeatable, is_speculated
+from taskfuse.cuda.ranges import steady
+from taskfuse.cuda.rounded import is_short, narrow_registers, rounded_registers
+from taskfuse.cuda.speculation import divisor_of, is_repeatable, is_speculated
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
@@ -64,7 +65,7 @@ class StatementPrinter:
         self._declared = declared_in(writer.kernel)
         self._vectors = vector_bytes(writer.kernel)
         self._rounded = rounded_registers(writer.kernel)
-        self._whole = whole_registers(writer.kernel)
+        self._narrow = narrow_registers(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
         self._speculates = not fast_math and not self._has_wgmma
         self._agreed = asked_of_a_lane(writer.kernel)
@@ -154,7 +155,7 @@ class StatementPrinter:
         match stmt:
             case For(unroll=True, body=body):
                 guarded = None if any(id(s) in self._agreed for s in body) else guard_around(stmt)
-                if guarded is None and self._speculates and is_repeatable(stmt, w.kernel, self._whole):
+                if guarded is None and self._speculates and is_repeatable(stmt, w.kernel, self._narrow):
                     self._twice(stmt, scope)
                 elif guarded is None:
                     self._for(stmt, scope)
@@ -180,10 +181,10 @@ class StatementPrinter:
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
                 is_rounded = stmt.out.buffer in self._rounded or is_short(w.dtype(stmt.out))
-                whole = stmt.out.buffer in self._whole and _is_shared(stmt.operands[1:], scope.copied)
-                exact = scope.exact if is_speculated(stmt, self._whole) else None
-                forms = {"is_bfloat16": short, "is_rounded": is_rounded, "is_whole": whole}
-                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, **forms, turn=scope.turn, exact=exact))
+                narrow = stmt.out.buffer in self._narrow and _is_shared(stmt.operands[1:], scope.copied)
+                exact = scope.exact if is_speculated(stmt, self._narrow) else None
+                forms = {"is_bfloat16": short, "is_rounded": is_rounded, "is_narrow": narrow, "is_repeated": scope.is_repeated}
+                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, **forms, turn=scope.turn, exact=exact, divisor=divisor_of(stmt)))
                 w.store(stmt.out, text, stmt.op.result_dtype(stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)
@@ -277,7 +278,7 @@ class StatementPrinter:
         w.line(scope, f"bool {exact} = true;")
         self._for(stmt, replace(scope, exact=exact))
         w.line(scope, f"if (!{exact}) {{")
-        self._for(stmt, replace(scope, depth=scope.depth + 1))
+        self._for(stmt, replace(scope, depth=scope.depth + 1, is_repeated=True))
         w.line(scope, "}")
 
     def _pair(self, pair: Pair, scope: TextScope) -> None:
@@ -365,7 +366,7 @@ class StatementPrinter:
         """``cond`` without the conjuncts that hold for every thread."""
         if isinstance(cond, And):
             cond = and_(*(c for c in cond.args if not _always(c, scope.indices)))
-        return "true" if cond is TRUE else scope.indices.text(cond)
+        return "true" if cond is TRUE else scope.indices.text(steady(cond, self._writer.unrolled, scope.indices.ranges))
 
     def _choose(self, stmt: Choose, scope: TextScope) -> None:
         w = self._writer
@@ -375,7 +376,7 @@ class StatementPrinter:
         if chosen is not None:  # one store after the choice: NVRTC 13.0 then loads for neighboring choices before it stores any
             w.line(scope, f"{c_type(place.dtype)} {chosen};")
         for n, case in enumerate(stmt.cases):
-            cond = "" if n == len(stmt.cases) - 1 else f"if ({scope.indices.text(case.cond)}) "  # one case holds
+            cond = "" if n == len(stmt.cases) - 1 else f"if ({scope.indices.text(steady(case.cond, w.unrolled, scope.indices.ranges))}) "  # one case holds
             w.line(scope, f"{'} else ' if n else ''}{cond}{{")
             if chosen is None:
                 w.store(stmt.out, w.operand(case.operand, place.dtype, inner), place.dtype, inner)

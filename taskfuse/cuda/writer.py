@@ -99,6 +99,7 @@ class TextScope:
         turn: variable of the innermost loop around it that is copied for each of an even number of values.
         copied: the innermost loop around it that is copied for each of its values.
         exact: variable that is false if a function of the loop around it was not exact, which is then executed again.
+        is_repeated: it is executed again for that reason.
     """
 
     indices: Indices
@@ -108,6 +109,7 @@ class TextScope:
     turn: str | None = None
     copied: For | None = None
     exact: str | None = None
+    is_repeated: bool = False
 
 
 class Writer:

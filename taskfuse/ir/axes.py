@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
 
-from taskfuse.ir.scalar import Expr, IntLike, Sym, ceildiv, substitute, sym, wrap, xor
+from taskfuse.ir.scalar import Expr, IntLike, Sym, ceildiv, remembered, substitute, sym, wrap, xor
 
 _ids = itertools.count()
 
@@ -157,6 +157,8 @@ class Resize:
         return (inputs[0] + self.left,)
 
 
+RANKS = 1 << 5
+"""The most ranks whose iteration symbols are kept."""
 WORK = "i0"
 """The work index in the maps of :class:`Rasterize`: as in all index maps, a symbol that no dimension may have."""
 CLAIMED = "claimed"
@@ -223,6 +225,7 @@ def iteration_symbol(position: int) -> Expr:
     return sym(f"i{position}")
 
 
+@remembered(RANKS)
 def iteration_point(rank: int) -> tuple[Expr, ...]:
     """The iteration symbols of ``rank`` root axes: ``(i0, i1, ...)``."""
     return tuple(map(iteration_symbol, range(rank)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -49,14 +49,27 @@ class DTypeRule(Enum):
     OF_BITS = "of bits"
     CAST = "cast"
     SELECT = "select"
+    __hash__ = object.__hash__  # of the identity: rules are looked up often
 
+
+_COMPUTES_IN: Final[Mapping[DTypeRule, Callable[[DType], bool]]] = {
+    **dict.fromkeys((DTypeRule.FLOAT, DTypeRule.DIVIDE, DTypeRule.BITS), lambda d: d.is_float),
+    **dict.fromkeys((DTypeRule.SAME, DTypeRule.BOOL, DTypeRule.LOGICAL, DTypeRule.CAST, DTypeRule.SELECT), lambda d: True),
+    DTypeRule.NUMERIC: lambda d: not d.is_bool,
+    DTypeRule.BITWISE: lambda d: not d.is_float,
+    DTypeRule.SHIFT: lambda d: d.is_integer,
+    DTypeRule.OF_BITS: lambda d: d in (uint32, uint64),
+}
+"""Whether a function of a rule is defined on operands of a dtype."""
 
 FUNCTIONS: Final = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
 """The rules of expensive functions, such as exponentials, roots and quotients."""
 FUNCTION_INSTRUCTIONS: Final = 16
 """Instructions of such a function in the text of a kernel; arithmetic takes one. An assumption."""
 CONSTANT_SLOTS: Final = 5
-"""Issue slots of a power or a remainder by a constant."""
+"""Issue slots of a power, a remainder or a quotient by a constant."""
+FLOAT8_SLOTS: Final = 3
+"""Issue slots of the conversion to a float of 8 bits: what is too great is NaN or infinity, and four are packed into a word."""
 DOUBLE_FACTOR: Final = 2
 """How many issue slots types of 64 bits take for one of float32."""
 
@@ -110,12 +123,14 @@ class Elementwise:
 
         Args:
             dtype: of the result.
-            is_constant: the last of several operands is a number, so that a power is a product or a root, and a quotient of integers a product.
+            is_constant: the last of several operands is a number, so that a power is a product or a root, and a quotient a product or two.
         """
         if dtype.bits == 64:
             return DOUBLE_FACTOR * self.instructions
-        if is_constant and self.rule is DTypeRule.NUMERIC:
+        if is_constant and self.rule in (DTypeRule.NUMERIC, DTypeRule.DIVIDE):
             return min(self.slots, CONSTANT_SLOTS)
+        if dtype.is_float and dtype.bits == 8:
+            return self.slots + FLOAT8_SLOTS
         if not (dtype.is_float and dtype.bits == 16) or self.cpp.moves:
             return self.slots
         return 1 + (self.slots if self.short_slots is None else self.short_slots)  # the result is rounded
@@ -149,19 +164,7 @@ class Elementwise:
 
     def computes_in(self, dtype: DType) -> bool:
         """True if ``function`` is defined on operands of ``dtype``."""
-        match self.rule:
-            case DTypeRule.FLOAT | DTypeRule.DIVIDE | DTypeRule.BITS:
-                return dtype.is_float
-            case DTypeRule.NUMERIC:
-                return not dtype.is_bool
-            case DTypeRule.BITWISE:
-                return not dtype.is_float
-            case DTypeRule.SHIFT:
-                return dtype.is_integer
-            case DTypeRule.OF_BITS:
-                return dtype in (uint32, uint64)
-            case DTypeRule.SAME | DTypeRule.BOOL | DTypeRule.LOGICAL | DTypeRule.CAST | DTypeRule.SELECT:
-                return True
+        return _COMPUTES_IN[self.rule](dtype)
 
     def result_dtype(self, dtype: DType) -> DType:
         """The dtype of the result of ``function`` when it computes in ``dtype``."""

@@ -20,6 +20,9 @@ class Reach(Enum):
     GRID = (*BLOCK_TYPES, *CLUSTER_TYPES, *THREAD_TYPES)
 
 
+THREAD = Reach.THREAD  # looked up once: Python 3.11 takes long to find a member in its class
+
+
 @dataclass(frozen=True, slots=True)
 class Medium:
     """The properties of a memory type.
@@ -46,7 +49,7 @@ class Medium:
     @property
     def is_private(self) -> bool:
         """True if only one thread accesses a copy, so that no access needs ordering."""
-        return self.reach is Reach.THREAD
+        return self.reach is THREAD
 
     @property
     def shared_along(self) -> tuple[ParallelType, ...]:

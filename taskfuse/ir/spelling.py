@@ -23,11 +23,15 @@ class Spelling:
             ``f32``.
         balanced: the same as ``rounded`` with one instruction of the special function units fewer and several more of others. Of elements in turns one takes
             it, and one ``rounded``, so that no unit waits for the other.
-        whole: for float if the result is only converted to integers of at most 16 bits, after ``rounds`` or at once, and elements share the second operand: it
-            makes the same integers; ``None``: as ``f32``.
+        narrow: for float if the result is only converted to numbers of at most 16 bits other than bfloat16, after ``keeps_size`` or at once, and elements share
+            the second operand: it makes the same numbers; ``None``: as ``f32``.
         speculated: for float: the same number, or, where its steps would not be exact, any number, and then false in the variable ``{E}``; ``None``: none that
             is faster.
-        rounds: true if the result is an integer, 0 of numbers that are nearly 0: of operands that are not exact there it makes the same.
+        repeated: for float: the same number, where that was not exact; ``None``: as ``f32``.
+        by_constant: for float by a last operand whose reciprocal is a sum of two numbers: the name of a function of the first operand and these, as ``narrow``;
+            after ``speculated_`` as ``speculated``, and after ``repeated_`` as ``repeated``.
+        keeps_size: true if of operands that differ only where both are less than 2^-100 or both at least 2^24 in magnitude, of one sign, it makes results
+            that do, too.
         fast: for float if accuracy may be lower (compiled with ``--use_fast_math``); ``None``: as ``f32``.
         moves: true if the result is one of the operands unchanged: floats below 32 bits are passed as their bits.
         pair: for two 16-bit floats in one 32-bit word, operands and result: the same numbers as ``f32``, rounded. ``{P}`` is ``bf16x2`` or ``f16x2``.
@@ -43,9 +47,11 @@ class Spelling:
     bfloat16: str | None = None
     rounded: str | None = None
     balanced: str | None = None
-    whole: str | None = None
+    narrow: str | None = None
     speculated: str | None = None
-    rounds: bool = False
+    repeated: str | None = None
+    by_constant: str | None = None
+    keeps_size: bool = False
     pair: str | None = None
 
 
@@ -56,11 +62,24 @@ def floats(
     bfloat16: str | None = None,
     rounded: str | None = None,
     balanced: str | None = None,
-    whole: str | None = None,
+    narrow: str | None = None,
     speculated: str | None = None,
+    repeated: str | None = None,
+    by_constant: str | None = None,
 ) -> Spelling:
     """A function of floats only."""
-    return Spelling(f32, f64, fast=fast, bfloat16=bfloat16, rounded=rounded, balanced=balanced, whole=whole, speculated=speculated)
+    return Spelling(
+        f32,
+        f64,
+        fast=fast,
+        bfloat16=bfloat16,
+        rounded=rounded,
+        balanced=balanced,
+        narrow=narrow,
+        speculated=speculated,
+        repeated=repeated,
+        by_constant=by_constant,
+    )
 
 
 def library(name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None, speculated: str | None = None) -> Spelling:
@@ -79,9 +98,9 @@ def infix(operator: str, boolean: str | None = None) -> Spelling:
     return anywhere(f"({{0}} {operator} {{1}})", boolean)
 
 
-def rounding(name: str, *, rounds: bool = False) -> Spelling:
-    """Rounding to integers; integers are unchanged. ``rounds``: to 0 from both sides."""
-    return Spelling(f"{name}f({{0}})", f"{name}({{0}})", "{0}", "{0}", rounds=rounds)
+def rounding(name: str, *, keeps_size: bool = False) -> Spelling:
+    """Rounding to integers; integers are unchanged. ``keeps_size``: to 0 from both sides."""
+    return Spelling(f"{name}f({{0}})", f"{name}({{0}})", "{0}", "{0}", keeps_size=keeps_size)
 
 
 def arithmetic(operator: str, boolean: str | None, pair: str) -> Spelling:
@@ -99,11 +118,19 @@ def bitwise(operator: str) -> Spelling:
 def extremum(f32: str, f64: str, integers: str, boolean: str, pair: str | None = None) -> Spelling:
     """The greater or the lesser of two operands."""
     pairs = pair and f"{{P}}_{pair}({{0}}, {{1}})"
-    return numbers(f"{f32}({{0}}, {{1}})", f"{f64}({{0}}, {{1}})", f"{integers}<{{T}}>({{0}}, {{1}})", boolean=boolean, pair=pairs)
+    return numbers(f"{f32}({{0}}, {{1}})", f"{f64}({{0}}, {{1}})", f"{integers}<{{T}}>({{0}}, {{1}})", boolean=boolean, pair=pairs, keeps_size=True)
 
 
 def numbers(
-    f32: str, f64: str, signed: str, unsigned: str | None = None, boolean: str | None = None, fast: str | None = None, pair: str | None = None
+    f32: str,
+    f64: str,
+    signed: str,
+    unsigned: str | None = None,
+    boolean: str | None = None,
+    fast: str | None = None,
+    pair: str | None = None,
+    *,
+    keeps_size: bool = False,
 ) -> Spelling:
     """A text for each kind of number; ``signed`` holds for all integers if ``unsigned`` is omitted."""
-    return Spelling(f32, f64, signed, unsigned or signed, boolean, fast, pair=pair)
+    return Spelling(f32, f64, signed, unsigned or signed, boolean, fast, pair=pair, keeps_size=keeps_size)

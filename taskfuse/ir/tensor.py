@@ -341,14 +341,17 @@ class TensorView(ArrayMethods):
         """
         return scheduling().tile_shifts(self, others, axis, tile)
 
-    def clamp_read(self) -> TensorView:
+    def clamp_read(self, vector: int = 1) -> TensorView:
         """For a tensor that is an element of another one where there is one, and else a constant: a tensor with an element at each point, the nearest one where
         there is none, of which this one chooses. It can be loaded as vectors.
+
+        Args:
+            vector: elements along the last axis that all have an element or none: the nearest one is then the nearest vector of them.
 
         Returns:
             The new tensor.
         """
-        return scheduling().clamp_read(self)
+        return scheduling().clamp_read(self, vector)
 
     def split_fold(self, parts: int) -> tuple[TensorView, ...]:
         """Split a fold: parts of its axis are folded independently, each with its own state; this tensor joins them. Returns the new tensors.
@@ -367,14 +370,17 @@ class TensorView(ArrayMethods):
         """
         return scheduling().chunk_scan(self, extent)
 
-    def recompute(self, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
+    def recompute(self, readers: Sequence[TensorView], stored: Sequence[TensorView] = ()) -> tuple[TensorView, ...]:
         """Compute in the loops of ``readers`` the elements of this tensor that they read: a new tensor for each index at which they read.
 
         A new tensor has the iteration space of the readers, which read it point by point. Elementwise ancestors are recomputed;
         inputs and reductions are not, and for an input the new tensor is a copy. Tensors without
         remaining readers leave the fusion. Returns the new tensors, in the order in which they are read.
+
+        Args:
+            stored: ancestors that are read in place, as inputs are.
         """
-        return scheduling().recompute(self, readers)
+        return scheduling().recompute(self, readers, stored)
 
     def through_view(self, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
         """Read an operand at this tensor's own axes, through a view that applies the index at which it was read. Returns the view, which has no code.

@@ -44,6 +44,7 @@ class Kernel:
         definitions: the math that it computes, if it has a witness (:mod:`taskfuse.kir.witness`).
         written: the definitions as the fusion was written, if scheduling calls replaced some that the outputs need.
         keeps_rules: the verifier has accepted this object.
+        walked: all statements in the order of the text, once :func:`taskfuse.kir.walk.walk` has been asked for them.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Kernel:
     definitions: tuple[Definition, ...] = field(default=(), compare=False)
     written: tuple[Definition, ...] = field(default=(), compare=False)
     keeps_rules: bool = field(default=False, init=False, compare=False, repr=False)
+    walked: tuple[Stmt, ...] | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
     def is_cooperative(self) -> bool:

@@ -81,7 +81,10 @@ class Declarations:
 
     def misread(self, e: Expr) -> str | None:
         """The fault of an expression's elements of tensors, or of a tensor that it uses as an integer; ``None``: it has none."""
-        for found in lookups_of(e):
+        lookups = lookups_of(e)
+        if not lookups and e.free.isdisjoint(self.tables):
+            return None
+        for found in lookups:
             table = self.tables.get(found.tensor.name)
             if table is None:
                 return f"'{found.tensor}' is not an input of one axis of integers that the kernel leaves as it is, whose elements may stand in expressions"
@@ -152,7 +155,7 @@ class Scope:
 
     def with_cursor(self, name: str) -> Scope:
         """The scope after a cursor is initialized."""
-        return replace(self, symbols=self.symbols | frozenset(Cursor(name).symbols), cursors=self.cursors | {name})
+        return Scope(self.declarations, self.symbols | frozenset(Cursor(name).symbols), self.constants, self.cursors | {name})
 
 
 def kernel_facts(kernel: Kernel) -> Facts:

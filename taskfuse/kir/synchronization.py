@@ -5,6 +5,7 @@ FORM is the line of a statement (:mod:`taskfuse.kir.forms`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
@@ -141,7 +142,7 @@ class CursorPart(Enum):
     PHASE = "phase"
 
 
-CURSOR_PARTS = frozenset(part.value for part in CursorPart)
+CURSOR_PARTS: Mapping[str, CursorPart] = {part.value: part for part in CursorPart}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,7 @@ class Cursor:
     @property
     def slot(self) -> Sym:
         """The current slot."""
-        return self.part(CursorPart.SLOT)
+        return sym(f"{self.name}.slot")
 
     @property
     def parity(self) -> Sym:
@@ -172,7 +173,7 @@ class Cursor:
     @property
     def symbols(self) -> tuple[str, str, str]:
         """The names of all three."""
-        return self.slot.name, self.parity.name, self.phase.name
+        return f"{self.name}.slot", f"{self.name}.parity", f"{self.name}.phase"
 
     @staticmethod
     def at(slot: Expr) -> Cursor | None:
@@ -184,7 +185,7 @@ class Cursor:
     def of(symbol: str) -> tuple[Cursor, CursorPart] | None:
         """The cursor and the part that a symbol names; ``None`` if it does not have the form of one."""
         name, _, end = symbol.rpartition(".")
-        return (Cursor(name), CursorPart(end)) if name and end in CURSOR_PARTS else None
+        return (Cursor(name), CURSOR_PARTS[end]) if name and end in CURSOR_PARTS else None
 
 
 @dataclass(frozen=True, slots=True)

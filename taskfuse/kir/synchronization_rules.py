@@ -9,7 +9,7 @@ from taskfuse.ir.scalar import Const
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster
 from taskfuse.kir.declaration_rules import NO_NAME
-from taskfuse.kir.nodes import Stmt, TmaLoad
+from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Scope
@@ -57,7 +57,7 @@ def barriers_name_what_they_use(subject: Barrier, scope: Scope) -> str | None:
             return None
 
 
-def clusters_are_constant(subject: Stmt, scope: Scope) -> str | None:
+def clusters_are_constant(subject: Arrive | TmaLoad | Barrier, scope: Scope) -> str | None:
     """A statement that reaches other blocks names cluster types, each once, in their order; the shape of the cluster is then constant."""
     if not needs_cluster(subject):
         return None

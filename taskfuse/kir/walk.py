@@ -36,9 +36,15 @@ def bodies(stmt: Stmt) -> tuple[Body, ...]:
 
 
 def walk(root: Kernel | Body | Stmt) -> Iterator[Stmt]:
-    """Every statement, a statement before those inside it, in the order of the text."""
-    if isinstance(root, Kernel):
-        root = root.body
+    """Every statement, a statement before those inside it, in the order of the text; a kernel, which does not change, keeps them for those who ask again."""
+    if not isinstance(root, Kernel):
+        return _walk(root)
+    if root.walked is None:
+        object.__setattr__(root, "walked", tuple(_walk(root.body)))
+    return iter(root.walked or ())
+
+
+def _walk(root: Body | Stmt) -> Iterator[Stmt]:
     stack: list[Stmt] = list(reversed(root)) if isinstance(root, tuple) else [root]
     while stack:
         stmt = stack.pop()

@@ -15,13 +15,16 @@ from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.scalar import Expr, Sym, is_boolean
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import TensorParam
-from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, Compute, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operand_printer import listed
 from taskfuse.kir.operands import Access, Content, Holds, Immediate, IndexOf, Operand, ScalarValue, WritingStmt
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.walk import updating
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole, operands_of, wrong_index
+
+NO_SYMBOLS: frozenset[str] = frozenset()
+VALUE = Content.VALUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +109,9 @@ def points_have_a_place(d: Definition, above: Above) -> str | None:
         return _not_here(name, d)
     if isinstance(d.rule, Iterate):
         return _place_of_fold(d, d.rule)
-    if not isinstance(d.rule, Reduce) and (d.space, d.place) != (d.shape, iteration_point(len(d.shape))):
-        return f"'{d.tensor}' is not a reduction: its iteration space is its shape"
+    if not isinstance(d.rule, Reduce):
+        is_its_shape = (d.space, d.place) == (d.shape, iteration_point(len(d.shape)))
+        return None if is_its_shape else f"'{d.tensor}' is not a reduction: its iteration space is its shape"
     axes = {str(e): n for e, n in zip(iteration_point(len(d.space)), d.space, strict=True)}
     wrong = next((k for k, (e, n) in enumerate(zip(d.place, d.shape, strict=True)) if isinstance(e, Sym) and axes.get(e.name, n) is not n), None)
     return None if wrong is None else f"axis {wrong} of '{d.tensor}' is an axis of its iteration space, which has another extent"
@@ -231,7 +235,7 @@ def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
     if name is not None:
         return _not_here(name, d)
     conditions = (c.cond for c in d.rule.cases) if isinstance(d.rule, Pick) else ()
-    return next(filter(None, map(above.declarations.misread, (*conditions, *_expressions(_operands(d))))), None)
+    return _misread(above.declarations, (*conditions, *_expressions(_operands(d))))
 
 
 def values_are_integers(d: Definition, above: Above) -> str | None:
@@ -273,7 +277,7 @@ def parts_fit(d: Definition, above: Above) -> str | None:
         name = _foreign((*place, condition), _point(len(found.shape)) | above.declarations.extents | above.declarations.tables.keys() | values)
         if name is not None:
             return f"'{name}' is not defined in the place of '{part}', which has {len(found.shape)} axes"
-        if (misread := next(filter(None, map(above.declarations.misread, (*place, condition))), None)) is not None:
+        if (misread := _misread(above.declarations, (*place, condition))) is not None:
             return misread
     return None
 
@@ -310,7 +314,15 @@ def _point(rank: int) -> frozenset[str]:
 
 def _foreign(expressions: Iterable[Expr], allowed: frozenset[str]) -> str | None:
     """A symbol that is not allowed."""
-    return next((min(e.free - allowed) for e in expressions if not e.free <= allowed), None)
+    for e in expressions:
+        if not e.free <= allowed:
+            return min(e.free - allowed)
+    return None
+
+
+def _misread(declarations: Declarations, expressions: Iterable[Expr]) -> str | None:
+    """The first fault of some expressions' elements of tensors."""
+    return next(filter(None, map(declarations.misread, expressions)), None)
 
 
 def _not_here(name: str, d: Definition) -> str:
@@ -349,12 +361,18 @@ def holds_problem(subject: WritingStmt, scope: Scope) -> str | None:
     definition = scope.declarations.definitions.get(holds.tensor)
     if definition is None:
         return f"there is no definition of '{holds.tensor}'"
-    return next((message for rule in HOLDS_RULES if (message := rule(subject, holds, definition, scope)) is not None), None)
+    for rule in HOLDS_RULES:
+        message = rule(subject, holds, definition, scope)
+        if message is not None:
+            return message
+    return None
 
 
 def contents_fit_tensors(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """Terms are those of reductions, and sums those of reductions and scans."""
     match holds.content:
+        case content if content is VALUE:
+            return None
         case Content.RESCALED if not isinstance(definition.rule, Reduce) or definition.rule.rescaled is None:
             return f"'{holds.tensor}' is not rescaled"
         case Content.BODY if not isinstance(definition.rule, Reduce):
@@ -369,6 +387,8 @@ def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definit
     """Computations and products add terms; instructions that copy several elements copy elements with a value."""
     content = holds.content
     match stmt:
+        case Compute() if not isinstance(definition.rule, Send):  # by far the most
+            return None
         case Mma() | Wgmma() if content is not Content.TERM:
             return f"a matrix product adds terms: it stands for 'term', not for '{content.value}'"
         case AtomicUpdate() | TmaStore() if updating(stmt) is not None and (not isinstance(definition.rule, Send) or content is not Content.VALUE):
@@ -377,9 +397,9 @@ def contents_fit_statements(stmt: WritingStmt, holds: Holds, definition: Definit
             return None
         case WritingStmt() if isinstance(definition.rule, Send):
             return f"'{holds.tensor}' is sent to another tensor: an UPDATE does so, or a TMA store by a function"
-        case Choose() | Shuffle() if content in (Content.TERM, Content.RESCALED):
+        case Choose() | Shuffle() if content is not VALUE and content in (Content.TERM, Content.RESCALED):
             return "this adds nothing to what was there, so it stands for no 'term'"
-        case GatherCopy() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | LdMatrix() | StMatrix() if content is not Content.VALUE:
+        case GatherCopy() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | LdMatrix() | StMatrix() if content is not VALUE:
             return f"this copies elements: they stand for 'value', not for '{content.value}'"
         case _:
             return None
@@ -392,13 +412,13 @@ def indices_match(stmt: WritingStmt, holds: Holds, definition: Definition, scope
 
 def symbols_are_in_scope(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
     """The symbols that expressions may use here, and those of the tile, which have no other meaning."""
-    own = frozenset(f"tile.{k}" for k in range(len(holds.tile)))
-    if own & scope.symbols:
+    own = frozenset(f"tile.{k}" for k in range(len(holds.tile))) if holds.tile else NO_SYMBOLS
+    if own and own & scope.symbols:
         return f"'{min(own & scope.symbols)}' numbers the elements of a tile, and is already defined here"
-    name = _foreign(holds.index, scope.symbols | own)
+    name = _foreign(holds.index, scope.symbols | own if own else scope.symbols)
     if name is not None:
         return f"'{name}' is not in scope in what is held"
-    return next(filter(None, map(scope.declarations.misread, holds.index)), None)
+    return _misread(scope.declarations, holds.index)
 
 
 def tiles_fit(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
@@ -416,6 +436,8 @@ def tiles_fit(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Sc
 def _tile(stmt: WritingStmt, scope: Scope) -> tuple[int, ...] | None:
     """The tile of an instruction; ``None``: any, as a box says which element is which."""
     match stmt:
+        case Compute():
+            return ()
         case GatherCopy(width=width) | AtomicUpdate(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):
             return () if width == 1 else (width,)
         case Wgmma(row=row, n=n, k=k) | Mma(row=row, n=n, k=k):

@@ -1,7 +1,8 @@
 """The threads that can access one element: what the indices of two accesses imply about their threads.
 
-An index determines a thread's index if some allocation axis, or the row-major offset in the buffer, divided by a constant, equals it: then two accesses of one
-element by the same expression are made by one thread. If this holds only for the number of the thread's warp, they are made by lanes of one warp.
+An index determines a thread's index if some allocation axis, or the row-major offset in the buffer or along the axes that have its digits, divided by a
+constant, equals it: then two accesses of one element by the same expression are made by one thread. If this holds only for the number of the thread's warp,
+they are made by lanes of one warp.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class AccessThreads:
     """Queries about the accesses of one plan.
 
     Args:
-        shapes: of the buffers.
+        shapes: of the buffers and outputs.
         ringed: buffers whose first axis is the slot of a ring.
     """
 
@@ -78,7 +79,7 @@ class AccessThreads:
         warp, lane = sym(f"{name}.warp"), sym(f"{name}.lane")
         facts = u.stmt.facts.with_ranges({warp.name: (0, warps - 1), lane.name: (0, WARP - 1)})
         found: set[tuple[int, int, int]] = set()
-        for axis, index in self._places(u):
+        for axis, index in self._places(u, name):
             e = simplify(substitute(index, {name: warp * WARP + lane}), facts)
             c = simplify(substitute(e, {warp.name: warp + 1}) - e, facts)
             if warp.name in e.free and isinstance(c, Const) and c.value > 0 and simplify(e // c % warps, facts) is warp:
@@ -94,7 +95,7 @@ class AccessThreads:
         name = base_name(p, u.stmt.task)
         base = sym(name)
         found: list[tuple[int, Expr, Expr | None, Expr]] = []
-        for axis, e in self._places(u):
+        for axis, e in self._places(u, name):
             if name not in e.free:
                 continue
             c = simplify(substitute(e, {name: base + 1}) - e, u.stmt.facts)
@@ -112,14 +113,21 @@ class AccessThreads:
         self._pins[key] = found
         return found
 
-    def _places(self, u: Touch) -> list[tuple[int, Expr]]:
-        """The index along each allocation axis; as one axis more, the row-major place without the ring slot: an injective map of the whole index."""
+    def _places(self, u: Touch, name: str) -> list[tuple[int, Expr]]:
+        """The index along each allocation axis; as further axes, row-major places: without the ring slot, an injective map of the whole index; and along the
+        axes from the first to the last that have a digit of a thread's index, whatever lies along the others."""
         index = list(enumerate(u.access.index))
         shape = self._shapes.get(u.access.buffer)
-        if shape is None or len(shape) < 2:
+        if shape is None or len(shape) < 2 or len(shape) != len(index):
             return index
         skip = 1 if u.access.buffer in self._ringed else 0
-        place = const(0)
-        for e, extent in list(zip(u.access.index, shape, strict=True))[skip:]:
-            place = place * extent + e
-        return [*index, (len(index), simplify(place, u.stmt.facts))]
+        n, digits = len(index), [k for k, e in index if name in e.free]
+        runs = {(skip, n - 1): n}
+        if len(digits) > 1:
+            runs.setdefault((digits[0], digits[-1]), n + 1 + n * digits[0] + digits[-1])
+        for (first, last), axis in runs.items():
+            place = const(0)
+            for e, extent in list(zip(u.access.index, shape, strict=True))[first : last + 1]:
+                place = place * extent + e
+            index.append((axis, simplify(place, u.stmt.facts)))
+        return index

@@ -283,8 +283,9 @@ def _barriers(state: State) -> None:
     """
     stored = [b for b in state.buffers if not MEDIA[b.memory].is_private]
     in_place = {r.tensor.name: r.into.name for r in state.fusion.results if r.into is not None and r.into.is_input}
-    sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings, in_place)
-    sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
+    outputs = {tv.name: tv.shape for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))}
+    sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings, in_place, outputs)
+    sync.insert(state.plan)
     fence_registers(state.plan)
     state.endpoints.check_pingpong(state.plan)
     check_turns(state.plan, state.turns, state.channels)

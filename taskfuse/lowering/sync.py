@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from taskfuse.errors import LoweringError
 from taskfuse.ir.medium import MEDIA, Medium
-from taskfuse.ir.scalar import Const, const, sym
+from taskfuse.ir.scalar import Const, Expr, const, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import CLUSTER_TYPES, GRID_TYPES, MemoryType, ParallelType
@@ -120,13 +120,21 @@ class Synchronizer:
         ordered: buffers whose accesses channels order.
         rings: the rings inside roles: buffers whose slots change with each iteration of a loop.
         in_place: outputs that are written into the array of an input, with that input.
+        outputs: outputs and wholes that are assembled, with their shapes; the statements that write one of them write different elements.
 
     Attributes:
         barriers: their forms and declarations.
     """
 
     def __init__(
-        self, ranges: ThreadRanges, root: Node, buffers: list[Buffer], ordered: set[str], rings: RoleRings, in_place: Mapping[str, str] = MappingProxyType({})
+        self,
+        ranges: ThreadRanges,
+        root: Node,
+        buffers: list[Buffer],
+        ordered: set[str],
+        rings: RoleRings,
+        in_place: Mapping[str, str] = MappingProxyType({}),
+        outputs: Mapping[str, tuple[Expr, ...]] = MappingProxyType({}),
     ) -> None:
         self.ranges = ranges
         self.root = root
@@ -135,24 +143,25 @@ class Synchronizer:
         self._rings = rings.loops
         self._ahead = {tv.name for ahead in rings.prefetches for tv in ahead.tensors}
         self._memory = {b.name: b.memory for b in buffers}
-        self._threads = AccessThreads(ranges, {b.name: b.shape for b in buffers}, self._rings.keys() | self._ahead)
+        self._apart = frozenset(outputs)
+        self._threads = AccessThreads(ranges, {**outputs, **{b.name: b.shape for b in buffers}}, self._rings.keys() | self._ahead)
         self._alias = [*_aliases(buffers), *map(list, in_place.items())]
         self._memory |= dict.fromkeys(in_place.values(), MemoryType.Global)
         self._blocks = 0
         self._batches: dict[tuple[int, int, Queue], tuple[_Block, PNode, _Use]] = {}
         self._made: dict[str, list[tuple[tuple[_Block, PNode], ...]]] = {}
 
-    def insert(self, plan: list[PNode], apart: set[str]) -> None:
+    def insert(self, plan: list[PNode]) -> None:
         """Insert every barrier that the plan's accesses need.
 
         Tensors are in single assignment: a statement does not conflict with itself (where a loop reuses its storage, the reads between
-        are ordered on both sides), and the statements that write one tensor of ``apart`` (an output, the parts of an assembly) write different elements.
+        are ordered on both sides).
 
         Raises:
             LoweringError: blocks would wait for each other in a loop of which they run different numbers of trips.
         """
         self._choose_forms(plan)
-        for name in apart:
+        for name in self._apart:
             self._memory.setdefault(name, MemoryType.Global)
         uses: dict[str, list[_Use]] = {}
         self._collect(self._block(plan, self.root), (), uses)
@@ -164,7 +173,7 @@ class Synchronizer:
             found = [u for n in group for u in uses[n]]
             for i, a in enumerate(found):
                 for b in found[i + 1 :]:
-                    if (a.is_write or b.is_write) and not (a.is_write and b.is_write and a.access.buffer in apart) and not (a.is_update and b.is_update):
+                    if (a.is_write or b.is_write) and not (a.is_write and b.is_write and a.access.buffer in self._apart) and not (a.is_update and b.is_update):
                         needs += self._needs(a, b)
         self._satisfy(needs)
         check_trips(plan)

@@ -33,8 +33,8 @@ from taskfuse.ops.views import expand_dims, reshape
 
 BLOCK = 128
 """Elements that are ordered by counting, of however many rows."""
-COMPARED = 2**23
-"""Comparisons, of four to eight instructions each, that take about as long as the kernel of a merge; of any machine, since an op is made before one is
+COMPARED = 2**24
+"""Comparisons, of three to five instructions each, that take about as long as the kernel of a merge; of any machine, since an op is made before one is
 known. Blocks have twice as many elements as long as that takes no more of them in addition."""
 LONGEST = 2**20
 """Elements of the longest row: its kernels take minutes to compile."""
@@ -52,8 +52,7 @@ def ordered(op: str, keys: TensorView, first: int | None = None) -> TensorView:
     n = keys.shape[-1]
     counted = counted_elements(keys)
     if prove(le(n, counted if first is not None or counted > BLOCK else 2 * BLOCK), keys.fusion.facts()):
-        rows = _of("bitwise_not", _counted(_of("bitwise_not", keys)))
-        return rows if first is None else sliced(rows, keys.ndim - 1, 0, first)
+        return _of("bitwise_not", _counted(_of("bitwise_not", keys), first))
     block = counted
     while first is not None and block < first:
         block *= 2
@@ -78,9 +77,9 @@ def counted_elements(keys: TensorView) -> int:
 def counted_order(rank: TensorView) -> TensorView:
     """The indices (int64) of the elements of each row in ascending order, equal ones in theirs, by comparing every two."""
     last = rank.ndim - 1
-    other, own = expand_dims(rank, last), expand_dims(rank, last + 1)
+    other, own = expand_dims(rank, last + 1), expand_dims(rank, last)
     shape = (*rank.shape, rank.shape[-1])
-    away = define_pointwise(rank.fusion, ELEMENTWISE["cast"], shape, (IndexValue(iteration_symbol(last + 1) - iteration_symbol(last)),), int32)
+    away = define_pointwise(rank.fusion, ELEMENTWISE["cast"], shape, (IndexValue(iteration_symbol(last) - iteration_symbol(last + 1)),), int32)
     is_first = _of("logical_or", _of("lt", other, own), _of("logical_and", _of("eq", other, own), _of("lt", away, 0)))
     index = define_pointwise(rank.fusion, ELEMENTWISE["copy"], rank.shape, (IndexValue(iteration_symbol(last)),), int64)
     return scatter_add(zeros_like(index), last, _number(is_first), index)
@@ -97,15 +96,24 @@ def _length(op: str, keys: TensorView, n: Expr, block: int) -> int:
     return length
 
 
-def _counted(keys: TensorView) -> TensorView:
-    """Rows in descending order, by comparing every two elements."""
+def _counted(keys: TensorView, first: int | None = None) -> TensorView:
+    """Rows in descending order, or the ``first`` of each, by comparing every two elements: others have a place behind the result, where nothing is written."""
     last = keys.ndim - 1
-    return scatter_add(zeros_like(keys), last, _number(_of("gt", expand_dims(keys, last), expand_dims(keys, last + 1))), keys)
+    place = _number(_of("gt", expand_dims(keys, last + 1), expand_dims(keys, last)))
+    if first is None:
+        return scatter_add(zeros_like(keys), last, place, keys)
+    wanted = define_pointwise(keys.fusion, ELEMENTWISE["cast"], (*keys.shape, wrap(first)), (IndexValue(iteration_symbol(last + 1)),), int32)
+    chosen = _of("where", _of("eq", expand_dims(place, last + 1), wanted), expand_dims(keys, last + 1), 0)
+    return reduce_axes(chosen, (last,), COMBINES["maximum"], keys.dtype, keepdims=False)
 
 
 def _number(holds: TensorView) -> TensorView:
-    """For how many elements of its last dimension a condition holds."""
-    return reduce_axes(cast_tensor(holds, int32), (holds.ndim - 1,), COMBINES["add"], int32, keepdims=False)
+    """For how many elements of its last dimension but one a condition holds.
+
+    It is not the last one, since then threads would be neighbors along it: each would load what it compares, and all would add up what they count. Threads
+    that are neighbors along the elements whose places are counted hold these, and all compare them with the same one.
+    """
+    return reduce_axes(cast_tensor(holds, int32), (holds.ndim - 2,), COMBINES["add"], int32, keepdims=False)
 
 
 def merged(rows: TensorView, keep: int) -> TensorView:

@@ -1,7 +1,8 @@
 """The elements of a dimension in order: all of them (sort, argsort), or the first few (topk).
 
 Up to 16 elements of a row are found one after another: each is a reduction, the least key (:mod:`taskfuse.ops.order_keys`) greater than the last one. So
-k reductions read a row that is loaded once, and only k keys are stored. More are taken from rows in order (:mod:`taskfuse.ops.merge`). Elements of
+k reductions read a row that is loaded once, and only k keys are stored. More are taken from rows in order (:mod:`taskfuse.ops.merge`). Of long rows, either
+is done with the few groups of elements that the first ones lie in (:mod:`taskfuse.ops.tournament`). Elements of
 64 bits are ordered by the lower half of their rank bits, and then, stably, by the upper one; few of them by comparing every two. Integers of which fewer
 bits are known to differ, such as the indices that ``topk`` found, are ordered as narrower ones.
 """
@@ -20,11 +21,12 @@ from taskfuse.ops.elementwise import isnan
 from taskfuse.ops.gather import take_along_axis
 from taskfuse.ops.keywords import axial
 from taskfuse.ops.merge import counted_elements, counted_order, ordered
-from taskfuse.ops.order_keys import KeyLayout, index_along, rank_bits
+from taskfuse.ops.order_keys import KeyLayout, index_along, rank_bits, rank_dtype
 from taskfuse.ops.rearrange import count, moveaxis, sliced
 from taskfuse.ops.reduce import reduce_axes
 from taskfuse.ops.registry import OpKind, always, op, same
 from taskfuse.ops.select import cat
+from taskfuse.ops.tournament import fans, first_by_groups
 from taskfuse.ops.views import expand_dims, squeeze
 
 __all__ = ["argsort", "kthvalue", "median", "sort", "sort_with_indices", "topk"]
@@ -70,8 +72,8 @@ def sort_with_indices(x: TensorView, axis: int = -1, descending: bool = False) -
 def topk(x: TensorView, k: int, axis: int = -1, largest: bool = True) -> tuple[TensorView, TensorView]:
     """The ``k`` greatest elements along ``axis``, the greatest first, and their indices (int64); with ``largest=False`` the least, the least first.
 
-    NaN is the greatest of all, as in ``torch.topk``. Of equal elements those with less indices come first. ``k`` is an integer constant. Each of the k
-    is found by a reduction over all elements of its row.
+    NaN is the greatest of all, as in ``torch.topk``. Of equal elements those with less indices come first. ``k`` is an integer constant. A long row of
+    known length is read once; then a few times ``k`` of its elements are compared.
 
     Raises :class:`ShapeError` if ``axis`` is out of range, or does not provably have ``k`` elements.
     """
@@ -83,9 +85,16 @@ def topk(x: TensorView, k: int, axis: int = -1, largest: bool = True) -> tuple[T
         if number == 0:
             none = sliced(x, place, ZERO, ZERO)
             return none, index_along(none, place, int64)
-        if number <= _FEW:
+        rows = moveaxis(x, place, -1)
+        short = _narrowed(rows)
+        members = fans(rows, number, _FEW) if rank_dtype((rows if short is None else short).dtype).bits < 64 else ()
+        if members:
+            values, indices = first_by_groups(rows if short is None else short, number, largest, members, _least)
+            values = cast_tensor(values, x.dtype)
+        elif number <= _FEW:
             return _first(x, place, number, largest)
-        values, indices = _in_order("topk", moveaxis(x, place, -1), largest, number)
+        else:
+            values, indices = _in_order("topk", rows, largest, number)
         return moveaxis(values, -1, place), moveaxis(indices, -1, place)
 
 
@@ -180,13 +189,22 @@ def _first(x: TensorView, axis: int, number: int, descending: bool) -> tuple[Ten
     layout = KeyLayout.of(x, axis, descending)
     if layout is None:
         return _first_pairs(x, axis, number, descending)
-    keys = layout.keys(x)
+    first = _minima(layout.keys(x), axis, number)
+    return layout.values(first), layout.indices(first)
+
+
+def _minima(keys: TensorView, axis: int, number: int) -> TensorView:
+    """The least keys in order: each is the least of those above the last one."""
     found: list[TensorView] = []
     for _ in range(number):
         rest = keys if not found else _of("where", _of("gt", keys, found[-1]), keys, int(keys.dtype.max_value))
         found.append(reduce_axes(rest, (axis,), _LEAST, keys.dtype, keepdims=True))
-    first = cat(found, axis)
-    return layout.values(first), layout.indices(first)
+    return cat(found, axis)
+
+
+def _least(keys: TensorView, number: int) -> TensorView:
+    """The least keys of the last dimension in order."""
+    return _minima(keys, keys.ndim - 1, number) if number <= _FEW else ordered("topk", keys, number)
 
 
 def _first_pairs(x: TensorView, axis: int, number: int, descending: bool) -> tuple[TensorView, TensorView]:

@@ -77,6 +77,11 @@ def _float_bits(x: TensorView) -> TensorView:
     return _of("right_shift", wide, unused) if unused else wide
 
 
+def is_negative_zero(x: TensorView) -> TensorView:
+    """Which floats are -0.0."""
+    return _of("eq", _float_bits(x), 1 << (rank_width(x.dtype) - 1))
+
+
 def of_rank_bits(rank: TensorView, dtype: DType, descending: bool) -> TensorView:
     """The elements with given rank bits: 0.0 of both zeros."""
     width = rank_width(dtype)
@@ -121,13 +126,16 @@ class KeyLayout:
 
     def keys(self, x: TensorView, index: Expr | None = None) -> TensorView:
         """The keys of all elements: no two along the dimension are equal. ``index`` is another index than that along the dimension, over iteration symbols."""
+        places = index_values(x, iteration_symbol(self.axis) if index is None else index, self.key)
+        return self.packed(rank_bits(x, self.descending), places, is_negative_zero(x) if x.dtype.is_float else None)
+
+    def packed(self, rank: TensorView, index: TensorView, negative: TensorView | None = None) -> TensorView:
+        """The keys of elements with given rank bits and indices; ``negative``: which of them are -0.0."""
         key = self.key
-        rank = cast_tensor(rank_bits(x, self.descending), key)
-        lower = _of("left_shift", index_values(x, iteration_symbol(self.axis) if index is None else index, key), 1)
-        if x.dtype.is_float:
-            negative = _of("eq", _float_bits(x), 1 << (rank_width(x.dtype) - 1))
+        lower = _of("left_shift", cast_tensor(index, key), 1)
+        if negative is not None:
             lower = _of("bitwise_or", lower, cast_tensor(negative, key))
-        return _of("bitwise_or", _of("left_shift", rank, self.index_bits + 1), lower)
+        return _of("bitwise_or", _of("left_shift", cast_tensor(rank, key), self.index_bits + 1), lower)
 
     def values(self, keys: TensorView) -> TensorView:
         """The elements that keys belong to."""

@@ -30,7 +30,7 @@ Point = tuple[tuple[Expr, ...], Expr]
 """Where an element is read, over the reader's iteration symbols, and for which iterations there is one."""
 
 
-def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
+def recompute(tv: TensorView, readers: Sequence[TensorView], stored: Sequence[TensorView] = ()) -> tuple[TensorView, ...]:
     """See :meth:`TensorView.recompute`.
 
     Raises:
@@ -43,7 +43,7 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     chosen = call.readers(readers, [use.output for use in storage_uses(fusion, tv)])
     definitions = [_definition(call, reader, chosen[0]) for reader in chosen]
     fusion.check()
-    clones = _Clones(chosen[0], tv)
+    clones = _Clones(chosen[0], tv, frozenset(stored))
     gathers = [d for d in definitions if isinstance(d, Gather) and table(fusion, d) is tv]
     others = [d for d in definitions if d not in gathers]
     points = dict.fromkeys((r.index, r.valid) for d in others for r in storage_reads(fusion, d) if r.tensor is tv)
@@ -125,9 +125,10 @@ def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
 class _Clones:
     """Tensors over the iteration space of a reader."""
 
-    def __init__(self, reader: TensorView, asked: TensorView) -> None:
+    def __init__(self, reader: TensorView, asked: TensorView, stored: frozenset[TensorView]) -> None:
         self.reader = reader
         self.asked = asked
+        self._stored = stored - {asked}
         self.fusion: Fusion = reader.fusion
         self.here = iteration_point(len(reader.root))
         self._made: dict[tuple[TensorView, Point], TensorView] = {}
@@ -170,6 +171,8 @@ class _Clones:
             definition = self.fusion.definition(tv)
             operands: tuple[Operand, ...]
             match definition:
+                case _ if tv in self._stored:
+                    made = self._leaf(tv, index, valid)
                 case Pointwise(operands=given) | FirstValid(operands=given):
                     operands = tuple(self._operand(o, index, valid) for o in given)
                     if isinstance(definition, FirstValid) and valid is not TRUE and isinstance(given[-1], Read):
@@ -259,7 +262,7 @@ class _Clones:
                 return at_point(operand, at)
 
     def _is_leaf(self, tv: TensorView) -> bool:
-        return not isinstance(self.fusion.definition(tv), Pointwise | FirstValid | Gather)
+        return tv in self._stored or not isinstance(self.fusion.definition(tv), Pointwise | FirstValid | Gather)
 
     def _leaf(self, tv: TensorView, index: tuple[Expr, ...], valid: Expr) -> TensorView:
         """A copy; of nothing, where the element does not exist."""

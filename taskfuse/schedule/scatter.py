@@ -1,13 +1,14 @@
 """scatter: computing a concatenation, or ragged rows of tiles, in gather form, and the elementwise functions of it, part by part.
 
 In gather form the loops of the result find the part that holds an element. Here each part is computed by itself, through every function up to the
-outputs, and stored at its place in them; the outputs are then assembled from their parts, which takes no code. Tiles of ragged rows
-(:mod:`taskfuse.ir.row_tiles`) are one part, whose rows that belong to other tiles are not stored. The parts of a sum are its terms
-(:mod:`taskfuse.schedule.send_terms`).
+outputs, and stored at its place in them; the outputs are then assembled from their parts, which takes no code. Functions may have the axes of the
+concatenation in another order: so do their parts. Tiles of ragged rows (:mod:`taskfuse.ir.row_tiles`) are one part, whose rows that belong to other tiles are
+not stored. The parts of a sum are its terms (:mod:`taskfuse.schedule.send_terms`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_position, iteration_symbol
@@ -33,6 +34,7 @@ class _Part:
         read: its tensor, at the part's own iteration symbols.
         place: the index in the result, from the part's iteration symbols.
         root: the part's axes.
+        axes: which axis of the result each of them is.
         valid: which elements of the part have a place, over its iteration symbols.
         tiles: of ragged rows: elements of others of the same tiles that readers take at their own place, too, are those of these tiles.
     """
@@ -40,8 +42,25 @@ class _Part:
     read: Read
     place: tuple[Expr, ...]
     root: tuple[Axis, ...]
+    axes: tuple[int, ...]
     valid: Expr = TRUE
     tiles: RowTiles | None = None
+
+    def ordered(self, order: Sequence[int]) -> _Part:
+        """The part of a tensor whose axes are those of the result in another order; tiles have none."""
+        if self.tiles is not None:
+            return self
+        own = [self.axes.index(d) for d in order if d in self.axes]
+        at = {str(iteration_symbol(old)): iteration_symbol(new) for new, old in enumerate(own)}
+        place = tuple(substitute(self.place[d], at) for d in order)
+        read = replace(self.read, index=tuple(substitute(e, at) for e in self.read.index))
+        return replace(
+            self, read=read, place=place, root=tuple(self.root[k] for k in own), axes=tuple(self.axes[k] for k in own), valid=substitute(self.valid, at)
+        )
+
+    def read_of(self, other: _Part, tensor: TensorView) -> Read:
+        """The element at a point of this part of a tensor that has the points of the same part in another order."""
+        return Read(tensor, tuple(iteration_symbol(self.axes.index(d)) for d in other.axes))
 
     def of_its_tiles(self, fusion: Fusion, read: Read) -> Read | None:
         """The element of other tiles, which ragged rows take out of them; ``None`` if that is not what ``read`` does at the place of its reader."""
@@ -75,41 +94,41 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
         return send_terms(call)
     parts = _parts(call)
     readers = _readers(call)
-    for x in (tv, *readers):
+    for x in readers:
         if x.schedule.transforms or x.schedule.ptypes or x.schedule.inline:
             raise call.error(f"{x.name} is scheduled already", "scatter first")
     fusion.check()
     location = caller()
     if isinstance(tv.definition, View):
         fusion.define(Pointwise(tv, ELEMENTWISE["copy"], tv.definition.operands, location))
-    made: dict[TensorView, list[TensorView]] = {tv: []}
-    for part in parts:
-        new = fusion.new_tensor(_fresh(part), tv.dtype, location=location, origin=tv)
-        fusion.define(Pointwise(new, ELEMENTWISE["copy"], (part.read,), location))
-        join_task(new, tv)
-        made[tv].append(new)
-    for reader in readers:
-        expr = fusion.definition(reader)
-        assert isinstance(expr, Pointwise)
-        made[reader] = []
-        for k, part in enumerate(parts):
-            new = fusion.new_tensor(_fresh(part), reader.dtype, location=location, origin=reader)
-            fusion.define(Pointwise(new, expr.op, tuple(_operand(o, part, k, made, reader) for o in expr.operands), location))
-            join_task(new, reader)
-            made[reader].append(new)
+    made: dict[TensorView, list[TensorView]] = {}
+    ordered = {x: [part.ordered(order) for part in parts] for x, order in readers.items()}
+    for x in readers:
+        made[x] = []
+        for k, part in enumerate(ordered[x]):
+            new = fusion.new_tensor(_fresh(part), x.dtype, location=location, origin=x)
+            if x is tv:
+                fusion.define(Pointwise(new, ELEMENTWISE["copy"], (part.read,), location))
+            else:
+                expr = fusion.definition(x)
+                assert isinstance(expr, Pointwise)
+                others = {t: (made[t][k], ordered[t][k]) for t in made if t is not x}
+                fusion.define(Pointwise(new, expr.op, tuple(_operand(o, part, others, x) for o in expr.operands), location))
+            join_task(new, x)
+            made[x].append(new)
     stored: list[TensorView] = []
-    for x in (tv, *readers):
+    for x in readers:
         if x.is_output:
-            for k, part in enumerate(parts):
+            for k, part in enumerate(ordered[x]):
                 if part.valid is not TRUE and storage_uses(fusion, made[x][k]):  # who reads it reads what has no place, too
                     new = fusion.new_tensor(_fresh(part), x.dtype, location=location, origin=x)
                     fusion.define(Pointwise(new, ELEMENTWISE["copy"], (Read(made[x][k], iteration_point(new.ndim)),), location))
                     join_task(new, x)
                     made[x][k] = new
-            reads = tuple(Read(p, iteration_point(p.ndim), part.valid) for p, part in zip(made[x], parts, strict=True))
-            fusion.define(Assemble(x, reads, tuple(part.place for part in parts), location))
+            reads = tuple(Read(p, iteration_point(p.ndim), part.valid) for p, part in zip(made[x], ordered[x], strict=True))
+            fusion.define(Assemble(x, reads, tuple(part.place for part in ordered[x]), location))
             stored += made[x]
-    fusion.remove_unread([x for x in (tv, *readers) if not x.is_output])
+    fusion.remove_unread([x for x in readers if not x.is_output])
     return tuple(stored)
 
 
@@ -121,7 +140,7 @@ def ragged_rows(fusion: Fusion) -> tuple[TensorView, ...]:
 def is_concatenation(tv: TensorView) -> bool:
     """True if :func:`scatter` would take ``tv`` and its readers."""
     call = Call("scatter", tv)
-    return _find(tv) is not None and isinstance(_reached(call), list)
+    return _find(tv) is not None and isinstance(_reached(call), dict)
 
 
 def _parts(call: Call) -> tuple[_Part, ...]:
@@ -160,7 +179,7 @@ def _tiles(read: Operand, tiles: RowTiles) -> tuple[_Part]:
     tile, row, *others = (iteration_symbol(k) for k in range(read.tensor.ndim))
     here = tiles.start(tile) + row
     root = tuple(axis(e) for e in read.tensor.shape)
-    return (_Part(Read(read.tensor, (tile, row, *others)), (here, *others), root, tiles.belongs(here, tile), tiles),)
+    return (_Part(Read(read.tensor, (tile, row, *others)), (here, *others), root, tuple(range(len(root))), tiles.belongs(here, tile), tiles),)
 
 
 def rows_of(expr: MathExpr) -> RowTiles | None:
@@ -209,57 +228,71 @@ def _part(tv: TensorView, operand: Read, d: int, start: Expr) -> _Part | None:
     stacked = (*symbols[:d], *symbols[d + 1 :])
     if operand.index == stacked and operand.valid is eq(here, start):
         place = (*symbols[:d], start, *symbols[d : len(shape)])
-        extents = [a.extent for k, a in enumerate(tv.root) if k != d]
+        extents, axes = [a.extent for k, a in enumerate(tv.root) if k != d], tuple(k for k in range(len(tv.root)) if k != d)
     elif operand.index == (*symbols[:d], here - start, *symbols[d + 1 :]) and len(shape) == len(tv.root):
         end = start + shape[d]
         inside = and_(TRUE if start is ZERO else le(start, here), TRUE if end is total else lt(here, end))
         if operand.valid is not inside:
             return None
         place = (*symbols[:d], here + start, *symbols[d + 1 :])
-        extents = [shape[d] if k == d else a.extent for k, a in enumerate(tv.root)]
+        extents, axes = [shape[d] if k == d else a.extent for k, a in enumerate(tv.root)], tuple(range(len(tv.root)))
     else:
         return None
     if list(shape) != extents:
         return None
     found = resolve(tv.fusion, Read(operand.tensor, operand.index))
-    part = _Part(found, tuple(wrap(p) for p in place), tuple(axis(e) for e in extents))
+    part = _Part(found, tuple(wrap(p) for p in place), tuple(axis(e) for e in extents), axes)
     return replace(part, read=Read(found.tensor, tuple(part.moved(e) for e in found.index)))
 
 
-def _readers(call: Call) -> list[TensorView]:
+def _readers(call: Call) -> dict[TensorView, tuple[int, ...]]:
     found = _reached(call)
     if isinstance(found, str):
         raise call.error(found, "leave it in gather form, or make its copy an output of its own")
     return found
 
 
-def _reached(call: Call) -> list[TensorView] | str:
-    """The tensors computed from the call's tensor, producers first; or the obstacle, as text."""
+def _reached(call: Call) -> dict[TensorView, tuple[int, ...]] | str:
+    """The call's tensor and those computed from it, producers first, each with the axes of the call's tensor in its own order; or the obstacle, as text."""
     fusion, tv = call.tv.fusion, call.tv
-    reached, stack = {tv}, [tv]
+    reached, stack = {tv: tuple(range(len(tv.root)))}, [tv]
     while stack:
-        for use in storage_uses(fusion, stack.pop()):
+        source = stack.pop()
+        for use in storage_uses(fusion, source):
             reader = use.output
-            if not isinstance(use, Pointwise) or [a.extent for a in reader.root] != [a.extent for a in tv.root]:
+            if not isinstance(use, Pointwise):
                 return f"{reader.name}, which is computed from it, is not elementwise of its shape"
-            if reader not in reached:
-                reached.add(reader)
-                stack.append(reader)
-    here = iteration_point(len(tv.root))
-    order = [e for e in fusion.exprs() if e.output in reached and e.output is not tv]
-    for expr in order:
-        if any(r.tensor in reached and r.index != here for r in storage_reads(fusion, expr)):
-            return f"{expr.output.name} reads it at another point than its own"
-    return [e.output for e in order]
+            reads = [r for r in storage_reads(fusion, use) if r.tensor is source]
+            for read in reads or [Read(source, iteration_point(source.ndim))]:  # of ragged rows, which are a view, the tiles are read
+                order = _order(read, reader)
+                if order is None:
+                    same = [a.extent for a in reader.root] == [a.extent for a in source.root]
+                    what = "reads it at another point than its own" if same else ", which is computed from it, is not elementwise of its shape"
+                    return f"{reader.name}{' ' * same}{what}"
+                axes = tuple(reached[source][d] for d in order)
+                if reader not in reached:
+                    stack.append(reader)
+                if reached.setdefault(reader, axes) != axes or (axes != reached[tv] and tv.definition is not None and rows_of(tv.definition) is not None):
+                    return f"{reader.name} reads it at another point than its own"
+    return {tv: reached[tv]} | {e.output: reached[e.output] for e in fusion.exprs() if e.output in reached and e.output is not tv}
 
 
-def _operand(operand: Operand, part: _Part, number: int, made: dict[TensorView, list[TensorView]], reader: TensorView) -> Operand:
+def _order(read: Read, reader: TensorView) -> tuple[int, ...] | None:
+    """Which axis of what is read each axis of its reader is, if the reader has them all, each once."""
+    places = [iteration_position(e) for e in read.index]
+    if len(places) != len(reader.root) or sorted(p for p in places if p is not None) != list(range(len(reader.root))):
+        return None
+    order = tuple(places.index(k) for k in range(len(places)))
+    return order if all(a.extent is read.tensor.root[d].extent for a, d in zip(reader.root, order, strict=True)) else None
+
+
+def _operand(operand: Operand, part: _Part, made: Mapping[TensorView, tuple[TensorView, _Part]], reader: TensorView) -> Operand:
     match operand:
         case Read():
             read = resolve(reader.fusion, operand)
             if read.tensor in made:
-                new = made[read.tensor][number]
-                return Read(new, iteration_point(new.ndim))
+                new, its = made[read.tensor]
+                return part.read_of(its, new)
             return part.of_its_tiles(reader.fusion, read) or Read(read.tensor, tuple(part.moved(e) for e in read.index))
         case IndexValue():
             return IndexValue(part.moved(operand.index))

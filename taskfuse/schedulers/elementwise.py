@@ -28,6 +28,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
+from taskfuse.schedulers.gathers import is_scattered, waited
 from taskfuse.schedulers.instructions import slots
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
@@ -122,11 +123,12 @@ def align(
     return tuple(leaf_of(fusion, tv) for tv in leaves)
 
 
-def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, TensorView], bool] | None = None) -> None:
+def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, TensorView], bool] | None = None, *, is_shared: bool = False) -> None:
     """Have everything elementwise read at the reader's own point; tables, and the results of reductions and scans, may be read anywhere.
 
     Args:
         is_in_place: whether a read is at the reader's own point; by default :func:`is_aligned`.
+        is_shared: readers over the same axes have in common what they read of one tensor, so that it can be kept for the later ones of them.
 
     Raises:
         UnsupportedError: that makes more than :data:`MOST_NEW` tensors. The fusion has changed by then: callers try it on a copy.
@@ -159,8 +161,19 @@ def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, T
             if stays or all((is_in_place or is_aligned)(r, reader) for r in own):
                 stack.append(tv)
             else:
-                stack += script.recompute(tv, [reader])
+                stack += script.recompute(tv, _beside(fusion, tv, reader, is_in_place or is_aligned) if is_shared else [reader])
                 check_new(fusion, before, reader)
+
+
+def _beside(fusion: Fusion, tv: TensorView, reader: TensorView, is_in_place: Callable[[Read, TensorView], bool]) -> list[TensorView]:
+    """A reader, and those others that run over the same axes and do not read the tensor at their own points, either."""
+    found = [reader]
+    for use in storage_uses(fusion, tv):
+        own = [r for r in storage_reads(fusion, use) if r.tensor is tv]
+        alike = isinstance(use, Pointwise) and [a.extent for a in use.output.root] == [a.extent for a in reader.root]
+        if alike and use.output is not reader and not all(is_in_place(r, use.output) for r in own):
+            found.append(use.output)
+    return found
 
 
 class _AtReaders(NamedTuple):
@@ -370,17 +383,20 @@ class OutputWork:
         loaded, stored: bytes between the chip and its memory.
         instructions: of all threads together.
         target: the GPU.
+        waited: gathers that are waited for, one after another (:func:`taskfuse.schedulers.gathers.waited`).
     """
 
     loaded: float
     stored: float
     instructions: float
     target: Target
+    waited: float = 0.0
 
     def us(self, vector_bytes: int) -> float:
-        """Microseconds if a thread loads and stores ``vector_bytes`` at a time: the longer of memory and arithmetic, and the launch."""
-        memory = self.target.dram_us(self.loaded + self.stored, self.target.assumed.load_share(vector_bytes))
-        return self.target.kernel_us(memory, self.target.issue_us(self.instructions))
+        """Microseconds if a thread loads and stores ``vector_bytes`` at a time: the longest of memory, arithmetic and waits, and the launch."""
+        target = self.target
+        memory = target.dram_us(self.loaded + self.stored, target.assumed.load_share(vector_bytes))
+        return target.kernel_us(memory, target.issue_us(self.instructions), self.waited * target.assumed.load_cycles / target.clock_mhz)
 
 
 def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> OutputWork:
@@ -402,11 +418,12 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
                 elements = min(prod(map(extent, read.tensor.shape)), points)
                 size = read.tensor.dtype.itemsize
                 if isinstance(expr, Gather) and read.tensor is table(fusion, expr):
-                    loaded += gathered(read, points * (SECTOR_BYTES if _is_scattered(fusion, expr) else size), extent)
+                    loaded += gathered(read, points * (SECTOR_BYTES if is_scattered(fusion, expr) else size), extent)
                 else:
                     loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else fetched(read, tv, extent))
         instructions += points * slots(expr)
-    return OutputWork(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions, extent.target)
+    stored = float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs))
+    return OutputWork(loaded, stored, instructions, extent.target, waited(fusion, extent))
 
 
 def gathered(read: Read, asked: float, extent: Sizes) -> float:
@@ -414,14 +431,6 @@ def gathered(read: Read, asked: float, extent: Sizes) -> float:
     is_data = [iteration_position(e) is None and any(iteration_position(sym(name)) is None for name in e.free) for e in read.index]
     parts = prod(extent(e) for e in read.tensor.shape[: is_data.index(True) if True in is_data else 0])
     return extent.target.gathered(asked, extent.elements(read.tensor) * read.tensor.dtype.itemsize, parts)
-
-
-def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:
-    """True if neighbors along the last axis of a gather have indices of their own."""
-    if not expr.output.root:
-        return False
-    last = iteration_symbol(len(expr.output.root) - 1)
-    return any(last.free & e.free for read in storage_reads(fusion, expr)[1:] for e in read.index)
 
 
 def is_coalesced(fusion: Fusion, read: Read, reader: TensorView) -> bool:

@@ -7,6 +7,7 @@ reason, and the other forms remain. If none is left, the fusion is computed tens
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final
@@ -285,45 +286,53 @@ def repeated(fusion: Fusion, extent: Sizes) -> Script | None:
 
 def again(search: Search, extent: Sizes) -> Script | None:
     """A copy in which what one segment computes element by element and another one reads is computed by that one, too, if reading what it is computed of moves
-    fewer bytes than storing and reading it: the sums over rows and over columns of the gradients of a norm then both read 16-bit inputs.
+    fewer bytes than storing and reading it: the sums over rows and over columns of the gradients of a norm then both read 16-bit inputs. Outputs that it is
+    computed of are stored anyway, and read.
     ``None`` if there is no such tensor among those that move most bytes."""
     script = Script(copy_fusion(search.fusion)[0])
     fusion = script.fusion
     least = CROSSING_SHARE * bytes_of(fusion, extent)
+    outputs = {tv for tv in fusion.outputs if isinstance(fusion.definition(tv), Pointwise)}
+    segments = {tv.name: k for k, segment in enumerate(search.segments) for tv in segment}
     for tv, readers in [(fusion.tensor(old.name), {fusion.tensor(r.name) for r in them}) for old, them in search.crossed()]:
         expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
-        if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent) < 2 * size:
+        if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent, outputs) < 2 * size:
             continue
-        if not _is_short(fusion, expr, extent):
+        if not _is_short(fusion, expr, extent, outputs):
             continue
+        stored = [behind for behind in _behind(fusion, expr, outputs) if behind in outputs]
+        together: dict[tuple[object, ...], list[TensorView]] = {}  # readers in one kernel share what is computed again
         for use in [e for e in storage_uses(fusion, tv) if e.output in readers and not isinstance(e, Assemble) and table(fusion, e) is not tv]:
-            script.recompute(tv, [use.output])
+            together.setdefault((segments[use.output.name], *(a.extent for a in use.output.root)), []).append(use.output)
+        for same in together.values():
+            script.recompute(tv, same, stored)
     return script if script.lines else None
 
 
-def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes) -> float:
-    """Bytes of what an elementwise tensor is computed of: inputs, and results of other functions."""
-    return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in _behind(fusion, expr).items() if not isinstance(definition, Pointwise))
+def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: AbstractSet[TensorView] = frozenset()) -> float:
+    """Bytes of what an elementwise tensor is computed of: inputs, results of other functions, and what is stored."""
+    found = _behind(fusion, expr, stored).items()
+    return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in found if tv in stored or not isinstance(definition, Pointwise))
 
 
-def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes) -> bool:
+def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: AbstractSet[TensorView] = frozenset()) -> bool:
     """True if at most :data:`MOST_AGAIN` functions compute an element of an elementwise tensor, and none chooses or gathers. Those that many elements have in
     common, as the scales of rows are computed, count in proportion."""
-    found = _behind(fusion, expr)
+    found = _behind(fusion, expr, stored)
     if any(isinstance(e, FirstValid | Gather) for e in found.values()):
         return False
-    again = sum(extent.elements(tv) for tv, e in found.items() if isinstance(e, Pointwise))
+    again = sum(extent.elements(tv) for tv, e in found.items() if isinstance(e, Pointwise) and tv not in stored)
     return again < MOST_AGAIN * extent.elements(expr.output)
 
 
-def _behind(fusion: Fusion, expr: MathExpr) -> dict[TensorView, MathExpr | None]:
-    """What an elementwise tensor is computed of, up to inputs and results of other functions, with the definitions."""
+def _behind(fusion: Fusion, expr: MathExpr, stored: AbstractSet[TensorView] = frozenset()) -> dict[TensorView, MathExpr | None]:
+    """What an elementwise tensor is computed of, up to inputs, results of other functions and what is stored, with the definitions."""
     stack, found = [expr], dict[TensorView, MathExpr | None]()
     while stack:
         for read in storage_reads(fusion, stack.pop()):
             if read.tensor not in found:
                 definition = found[read.tensor] = fusion.definition(read.tensor)
-                if isinstance(definition, Pointwise):
+                if isinstance(definition, Pointwise) and read.tensor not in stored:
                     stack.append(definition)
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import FirstValid, IndexValue, Literal, MathExpr, Pointwise, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, evaluate
@@ -32,10 +33,23 @@ def cost(expr: MathExpr) -> int:
 def slots(expr: MathExpr) -> int:
     """Issue slots of a warp per point of each lane."""
     match expr:
+        case Pointwise() if _is_operand(expr):
+            return 0
         case Pointwise(op=op, operands=operands):
             return op.issue_slots(expr.output.dtype, is_constant=isinstance(operands[-1], Literal))
         case _:
             return cost(expr)
+
+
+def _is_operand(expr: Pointwise) -> bool:
+    """True if the result is the first operand, whatever that is, so that a compiler leaves nothing of it."""
+    match expr:
+        case Pointwise(op=op, operands=(Read(tensor=x),)):
+            return op is ELEMENTWISE["cast"] and x.dtype is expr.output.dtype
+        case Pointwise(op=op, operands=(Read(tensor=x), Literal(value=value))) if x.dtype is expr.output.dtype:
+            return (op is ELEMENTWISE["mul"] and value == 1) or (op in (ELEMENTWISE["add"], ELEMENTWISE["sub"]) and value == 0 and x.dtype.is_integer)
+        case _:
+            return False
 
 
 def issued(fusion: Fusion, vector: int, extent: Sizes, *, is_sunk: bool) -> float:
@@ -76,12 +90,12 @@ def _shares(fusion: Fusion, extent: Sizes) -> dict[TensorView, float]:
     for expr in reversed(needed(fusion)):
         own = found.get(expr.output, 1.0)
         for read in storage_reads(fusion, expr):
-            share = own * (_holds(read.valid, expr.output, extent) if isinstance(expr, FirstValid) else 1.0)
+            share = own * (holds(read.valid, expr.output, extent) if isinstance(expr, FirstValid) else 1.0)
             found[read.tensor] = min(1.0, found.get(read.tensor, 0.0) + share)
     return found
 
 
-def _holds(condition: Expr, tv: TensorView, extent: Sizes) -> float:
+def holds(condition: Expr, tv: TensorView, extent: Sizes) -> float:
     """The share of the points of a tensor at which a condition holds."""
     if condition is TRUE:
         return 1.0

@@ -7,15 +7,15 @@ input rather than its float32 copy; the input rather than its distance from the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
 from taskfuse.ir.elementwise_function import FUNCTIONS
-from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, is_copy, reads
+from taskfuse.ir.expr import IndexValue, MathExpr, Pointwise, Read, Reduction, View, is_copy, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.storage import resolve
+from taskfuse.ir.storage import resolve, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.instructions import slots
 from taskfuse.schedulers.space import Space
@@ -55,6 +55,7 @@ class Phases:
         self.fusion = fusion
         self.of: dict[TensorView, int] = {}
         self._wide = space.having(fusion, space.reduced)
+        self._varying = self._find_varying(space.symbols(fusion, space.reduced))
         self._partial = space.partial(fusion)
         self._private = space.having(fusion, space.kept) if space.kept else self._wide
         self._loads = {tv for tv in fusion.tensors() if among(tv, (*space.loads, *space.moved)) or self._is_load(tv)}
@@ -175,9 +176,27 @@ class Phases:
 
     @property
     def slots(self) -> int:
-        """Issue slots of a warp per element of each lane, for all that is computed of an element once."""
-        exprs = (self.fusion.definition(tv) for tv in self._wide)
+        """Issue slots of a warp per element of each lane, for all that is computed of an element once. What is one value for all elements of a row is none of
+        these, wherever it stands: a compiler takes it out of their loop."""
+        exprs = [self.fusion.definition(tv) for tv in self._varying]
         return sum(slots(e) for e in exprs if e is not None and not isinstance(e, View) and not is_copy(e))
+
+    def _find_varying(self, along: Mapping[TensorView, frozenset[str]]) -> set[TensorView]:
+        """The tensors whose elements differ along a row, and the reductions of it.
+
+        Args:
+            along: the iteration symbols along a row.
+        """
+        found = set[TensorView]()
+        computed = {tv for tv in along if not isinstance(self.fusion.definition(tv), Reduction)}
+        for expr in self.fusion.exprs():
+            own, places = along.get(expr.output, frozenset[str]()), [o.index for o in expr.operands if isinstance(o, IndexValue)]
+            read = storage_reads(self.fusion, expr)
+            places += [e for r in read if r.tensor not in computed for e in r.index]
+            reads_varying = not found.isdisjoint(r.tensor for r in read if r.tensor in computed)
+            if isinstance(expr, Reduction) or reads_varying or any(not own.isdisjoint(e.free) for e in places):
+                found.add(expr.output)
+        return found & self._wide
 
     def repeated(self, keep: Keep) -> int:
         """Functions of an element that later phases compute again, since their results are not kept."""

@@ -210,8 +210,8 @@ def check(fusion: Fusion, kind: str) -> None:
 def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseConfig:
     """Vectors as wide as the outputs and most inputs allow, and as many of them as keep :data:`IN_FLIGHT` bytes in flight.
 
-    Where rows take no vectors and nothing is broadcast, the axes are merged: no row ends within a block, and since all tensors are read and stored in
-    the order of their elements, the divisions that find a place cancel out of its address.
+    Where rows take no vectors, or short ones, and nothing is broadcast, the axes are merged: no row ends within a block, and since all tensors are read and
+    stored in the order of their elements, the divisions that find a place cancel out of its address.
 
     Args:
         out: an output, or a tensor of its shape.
@@ -220,6 +220,7 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     facts = fusion.facts()
     while vector > 1 and not (out.ndim and divides(vector, out.shape[-1], facts)):
         vector //= 2
+    is_short = vector == 1 or (vector * widest(fusion, leaves) < VECTOR_BYTES and all(isinstance(e, Const) for e in out.shape))
     figures = extent.target.elements
     if vector > figures.apart and _most_are_apart(fusion, leaves, vector):
         vector = figures.apart
@@ -229,7 +230,7 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     flying = vector * sum(r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if r.tensor.ndim >= out.ndim) or VECTOR_BYTES
     code = vector * costs
     unroll = 1 << max(1, min(MAX_UNROLL, IN_FLIGHT // flying, MAX_CODE // max(1, code))).bit_length() - 1
-    flat = vector == 1 and out.ndim > 1 and all(_is_in_order(r, out) for leaf in leaves for r in leaf.reads)
+    flat = (vector == 1 or is_short) and out.ndim > 1 and all(_is_in_order(r, out) for leaf in leaves for r in leaf.reads)
     if flat:
         unroll = min(unroll, figures.flat)
     first = 0 if flat else first_column(out)

@@ -244,7 +244,8 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     speed = target.l2_bytes_per_us if rows_at_once * row_bytes <= target.l2_bytes else target.dram_bytes_per_us
     functions = problem.functions + dict(problem.repeated).get(config.keep, 0)
     per_element = max(problem.phases * figures.instructions + functions * figures.function_instructions, problem.slots)
-    per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * figures.copy_instructions
+    if config.keep is not Keep.REGISTERS:  # what lacks an axis, as two rows of which all elements are compared, is loaded once for a vector
+        per_element += problem.phases * figures.copy_instructions / (1 if problem.load_bytes else problem.width)
     thread = config.each * trips * config.unroll * problem.width * (per_element * figures.issue_cycles + functions * figures.function_cycles)
     cycles = trips * walks * figures.load_cycles + thread + problem.phases * _exchange(problem, config, total) + figures.store_cycles
     if total < target.sms:  # blocks alone on their multiprocessors: no other block waits while they move what they move, at the rate of one

@@ -13,14 +13,14 @@ come before the first use. The schedule consists of public scheduling calls, whi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from taskfuse.ir import atoms
-from taskfuse.ir.expr import Gather, Reduction
+from taskfuse.ir.expr import FirstValid, Gather, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among, place_of
 from taskfuse.ir.scalar import ONE, Const, ceildiv, simplify
-from taskfuse.ir.storage import has_code, storage_uses
+from taskfuse.ir.storage import has_code, needed, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -32,6 +32,7 @@ from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.schedulers.space import Space, is_in_place
+from taskfuse.schedulers.stencils import fits_if_clamped
 from taskfuse.target import ASYNC_BYTES, MAX_GRID, VECTOR_BYTES
 
 
@@ -124,6 +125,7 @@ class RowSchedule:
         """Copy inputs to registers, and let no code read an output: results of a row are kept for readers, elements are recomputed."""
         self.script.comment("copies")
         self.loads = [copy for x in self.space.loads for copy in self._copies_of(x)]
+        self._clamp()
         self.loads += [tv for tv in self.space.moved if not tv.is_output]
         wide, self.forked = self.space.having(self.fusion, self.space.reduced), set[TensorView]()
         for out in self.fusion.outputs:
@@ -132,6 +134,17 @@ class RowSchedule:
             elif out.uses:
                 self.script.new(out, "cache_fork")
                 self.forked.add(out)
+
+    def _clamp(self) -> None:
+        """Load first what is chosen between whole vectors of an input and a constant."""
+        if not self.space.is_inner:
+            return
+        clamped: dict[TensorView, TensorView] = {}
+        for tv in [e.output for e in needed(self.fusion) if isinstance(e, FirstValid)]:
+            width = min(self.space.width, VECTOR_BYTES // tv.dtype.itemsize)
+            if width > 1 and self.space.ends_contiguous(tv) and fits_if_clamped(self.fusion, leaf_of(self.fusion, tv), width):
+                clamped[tv] = self.script.new(tv, "clamp_read", width)
+        self.space = replace(self.space, moved=tuple(dict.fromkeys([*(clamped.get(tv, tv) for tv in self.space.moved), *clamped.values()])))
 
     def _copies_of(self, x: TensorView) -> Sequence[TensorView]:
         """Copies of an input for what reads it in place: one, where nothing reads it elsewhere; else one for each iteration space."""

@@ -232,7 +232,20 @@ def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int], vector:
     total = replace(total, stored=total.stored + moved, instructions=total.instructions / vector)
     trips = (max(1.0, n / threads / (vector if _fits(fusion, tv, vector) else 1)) for tv, n in points.items())
     waited = target.kernel_us(sum(2 * (1 + (t - 1) / IN_FLIGHT) for t in trips) * target.assumed.load_cycles / target.clock_mhz)
-    return max(total.us(4 * vector), waited) + target.assumed.grid_us + turns * target.assumed.update_us
+    barrier = 0.0 if all(_stays_in_block(fusion, out, vector, extent) for out in fusion.outputs) else target.assumed.grid_us
+    return max(total.us(4 * vector), waited) + barrier + turns * target.assumed.update_us
+
+
+def _stays_in_block(fusion: Fusion, out: TensorView, vector: int, extent: Sizes) -> bool:
+    """True if the threads of a block store all that they update, whole rows, along whose axes, the last ones, indices point: they wait only for each other."""
+    expr = fusion.definition(out)
+    assert isinstance(expr, Assemble)
+    for part, place in zip(expr.parts, expr.places, strict=True):
+        whole, rows = part.tensor.shape, next((d for d, e in enumerate(place) if e is not iteration_symbol(d)), len(place))
+        own, row = (prod(map(extent, shape[rows:])) for shape in (whole, out.shape))
+        if own != row or (rows < len(place) and THREADS * vector % row):
+            return False
+    return True
 
 
 def _loops(script: Script, root: TensorView, config: ScatterConfig, vector: int) -> None:

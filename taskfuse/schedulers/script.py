@@ -87,10 +87,11 @@ class Script:
         self._write(f"{self._variable(made)} = {receiver}.{method}({', '.join(map(self.spell, args))})")
         return made
 
-    def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
+    def recompute(self, tv: TensorView, readers: Sequence[TensorView], stored: Sequence[TensorView] = ()) -> tuple[TensorView, ...]:
         """:meth:`TensorView.recompute`."""
-        call = f"{self.on(tv).name}.recompute({self.spell(list(readers))})"
-        return self._made(tv.recompute(readers), call)
+        receiver = self.on(tv).name
+        given = [self.spell(list(readers)), *([self.spell(list(stored))] if stored else [])]
+        return self._made(tv.recompute(readers, stored), f"{receiver}.recompute({', '.join(given)})")
 
     def unroll_reduction(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.unroll_reduction`."""

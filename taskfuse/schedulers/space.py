@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from taskfuse.ir.axes import Axis, iteration_position
+from taskfuse.ir.axes import Axis, iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Fold, Gather, MathExpr, Pointwise, Read, Reduction, Scan, View
 from taskfuse.ir.fusion import Fusion
@@ -96,6 +96,13 @@ class Space:
         wanted = {keys.key(axes[p]) for p in positions for axes in (self.axes, *self.again)}
         return {tv for tv in fusion.tensors() if not fusion.is_view(tv) and any(keys.key(a) in wanted for a in (tv.logical if tv.is_input else tv.root))}
 
+    def symbols(self, fusion: Fusion, positions: Iterable[int]) -> dict[TensorView, frozenset[str]]:
+        """The iteration symbols along some axes, of the tensors with code that have one of them."""
+        keys = Keys(fusion)
+        wanted = {keys.key(axes[p]) for p in positions for axes in (self.axes, *self.again)}
+        found = {e.output: frozenset(str(iteration_symbol(k)) for k, a in enumerate(e.output.root) if keys.key(a) in wanted) for e in fusion.exprs()}
+        return {tv: names for tv, names in found.items() if names}
+
     def partial(self, fusion: Fusion) -> set[TensorView]:
         """What has some of several reduced axes, but not all: loops have one index for all of these, so a thread's element is another in each trip."""
         found = [self.having(fusion, [p]) for p in self.reduced]
@@ -159,7 +166,7 @@ def settle(script: Script) -> None:
         UnsupportedError: that makes too many tensors. The fusion has changed by then: callers try it on a copy.
     """
     fusion = script.fusion
-    recompute_all(script, fusion, is_in_place)
+    recompute_all(script, fusion, is_in_place, is_shared=True)
     _drop_axes_of_indices(script)
     for out in fusion.outputs:
         definition = out.definition

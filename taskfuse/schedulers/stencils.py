@@ -20,10 +20,12 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.clamp_read import at_vectors
 from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedule.tile_shifts import Shift, Tiles, shift_of, tiles_of
+from taskfuse.schedule.tile_windows import facts_of
 from taskfuse.schedulers.elementwise import Leaf, leaf_of, vector_fits
-from taskfuse.schedulers.instructions import cost
+from taskfuse.schedulers.instructions import cost, holds
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.target import LINE_BYTES, WARP
@@ -119,21 +121,23 @@ def lines(stencil: Stencil | None, leaves: Sequence[Leaf], out: TensorView, vect
         if leaf.tensor in grouped:
             continue
         tiles = tile if stencil is not None and _is_free(fusion, leaf, stencil.axis) else 1
-        found += _line_share(fusion, leaf, vector) * prod(extent(a.extent) for a in leaf.tensor.root) / tiles
+        found += _line_share(fusion, leaf, vector, extent) * prod(extent(a.extent) for a in leaf.tensor.root) / tiles
     if stencil is not None and tile > 1:
         points = extent.elements(out)
         for members, span in zip(stencil.groups, stencil.spans, strict=True):
-            found += _line_share(fusion, members[0], vector) * points * ((tile - 1) * stencil.step + span) / tile
+            found += _line_share(fusion, members[0], vector, extent) * points * ((tile - 1) * stencil.step + span) / tile
     return found
 
 
-def _line_share(fusion: Fusion, leaf: Leaf, vector: int) -> float:
-    """Lines of the cache for each element of a load. Of one that only some elements of a vector have, as in a stack, these are about as many."""
+def _line_share(fusion: Fusion, leaf: Leaf, vector: int, extent: Sizes) -> float:
+    """Lines of the cache for each element of a load; one that only some elements of a vector have, as in a stack, takes those."""
     last = iteration_symbol(len(leaf.tensor.root) - 1).free if leaf.tensor.root else frozenset[str]()
     if not any(last & e.free for read in leaf.reads for e in read.index):
         return 1 / (vector * WARP)
-    is_apart = not any(last & read.valid.free for read in leaf.reads) and not (vector_fits(fusion, leaf, vector) or fits_if_clamped(fusion, leaf, vector))
-    return leaf.tensor.dtype.itemsize * (vector if is_apart else 1) / LINE_BYTES
+    if vector_fits(fusion, leaf, vector) or fits_if_clamped(fusion, leaf, vector):
+        return leaf.tensor.dtype.itemsize / LINE_BYTES
+    shares = [holds(read.valid, leaf.tensor, extent) if last & read.valid.free else 1.0 for read in leaf.reads]
+    return leaf.tensor.dtype.itemsize * max(1.0, vector * sum(shares) / len(shares)) / LINE_BYTES
 
 
 def _is_free(fusion: Fusion, leaf: Leaf, axis: int) -> bool:
@@ -162,7 +166,8 @@ def clamped(script: Script, tensors: Sequence[TensorView], vector: int) -> list[
     for tv in tensors:
         leaf = leaf_of(script.fusion, tv)
         if vector > 1 and fits_if_clamped(script.fusion, leaf, vector):
-            leaf = leaf_of(script.fusion, script.new(tv, "clamp_read"))
+            along = not leaf.reads[0].valid.free.isdisjoint(iteration_symbol(len(tv.root) - 1).free)
+            leaf = leaf_of(script.fusion, script.new(tv, "clamp_read", *([vector] if along else [])))
         found.append(leaf)
     return found
 
@@ -173,7 +178,9 @@ def fits_if_clamped(fusion: Fusion, leaf: Leaf, vector: int) -> bool:
         case FirstValid(operands=(_, Literal())) if leaf.tensor.root:
             (read,) = leaf.reads
             last = iteration_symbol(len(leaf.tensor.root) - 1)
-            return not last.free & read.valid.free and vector_fits(fusion, replace(leaf, is_copy=True), vector)
+            if last.free & read.valid.free and at_vectors(read, len(leaf.tensor.root), vector, facts_of(fusion, leaf.tensor)) is None:
+                return False
+            return vector_fits(fusion, replace(leaf, is_copy=True), vector)
         case _:
             return False
 

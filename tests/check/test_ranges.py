@@ -74,6 +74,10 @@ def test_what_is_refuted_or_implied(condition: Expr, conditions: list[Expr]) -> 
         (["a == 4"], "3*a - 1", (11, 11)),
         ([], "a % 4", (0, 3)),
         ([], "min(a, 2)", (-5, 2)),
+        (["a + 2*b <= 5"], "a + 2*b + 4", (-11, 9)),  # what is said of a sum holds of it with another constant, and negated
+        (["a + 2*b <= 5"], "7 - a - 2*b", (2, 22)),
+        (["3 <= b - a"], "a - b + 1", (-10, -2)),
+        (["a + 2*b <= 5"], "2*a + 4*b", (-30, 36)),  # and not of a multiple
     ],
 )
 def test_how_close_they_are(conditions: list[str], e: str, span: tuple[int, int]) -> None:

@@ -8,6 +8,7 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.count import Count, count
 from taskfuse.kir import parse_kernel
+from taskfuse.ops.merge import merged
 from taskfuse.target import DEFAULT, LINE_BYTES
 
 KERNELS = sorted((Path(__file__).parents[1] / "kernels").glob("*.kir"))
@@ -140,3 +141,19 @@ def test_iterations_of_an_unrolled_loop_do_not_wait_for_each_other() -> None:
     accumulated = chain(" UNROLL:\n  t[1] = add(t[1], 2.0)")
     assert 2 * independent < one_by_one
     assert accumulated >= 64 * DEFAULT.assumed.chain_cycles
+
+
+def test_gathers_whose_indices_are_known_go_out_together() -> None:
+    """A bisection waits for each of its steps; its neighbors read neighbors, which the cache has after the first read."""
+
+    def chain(rows: int, length: int) -> Count:
+        with tf.Fusion("merge") as fusion:
+            fusion.add_output(merged(tf.define_tensor([rows, 2, length], dtype=tf.uint64), 2 * length))
+        tf.schedulers.pointwise(fusion)
+        return count(tf.lower(fusion), {})
+
+    long, short = chain(128, 128), chain(512, 32)  # two more doublings: as many steps of a bisection, of two gathers each
+    waits = (long.chain - short.chain) / DEFAULT.assumed.load_cycles
+    assert 2 <= waits < 4  # instructions take the rest
+    assert long.reads["tv0"].fetched == long.reads["tv0"].bytes
+    assert long.lookups < 4 * 2 * 9 * 32768 / 32  # two lines of a gather, not 32

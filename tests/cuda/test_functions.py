@@ -173,8 +173,9 @@ def test_an_operand_is_evaluated_once_at_most(fast_math: bool) -> None:
 def test_every_device_function_is_called() -> None:
     fragments = [call(op, ["a", "b", "c"][: op.arity], d, fast) for op, d in PAIRS for fast in (False, True)]
     fragments += [call(op, ["a", "b", "c"][: op.arity], d, turn="i") for op, d in PAIRS]
-    fragments += [call(op, ["a", "b", "c"][: op.arity], d, is_whole=True) for op, d in PAIRS]
-    fragments += [call(op, ["a", "b", "c"][: op.arity], d, exact="e") for op, d in PAIRS]
+    fragments += [call(op, ["a", "b", "c"][: op.arity], d, is_narrow=True) for op, d in PAIRS]
+    fragments += [call(op, ["a", "b", "c"][: op.arity], d, exact="e", divisor=by) for op, d in PAIRS for by in (None, 3.0)]
+    fragments += [call(op, ["a", "b", "c"][: op.arity], d, is_repeated=True, divisor=by) for op, d in PAIRS for by in (None, 3.0)]
     fragments += [convert("x", a, b, packed) for a in DTYPES.values() for b in DTYPES.values() for packed in (False, True)]
     fragments += [call_of_pair(op, ["a", "b", "c"][: op.arity], d) for op in ELEMENTWISE.values() if op.cpp.pair is not None for d in (float16, bfloat16)]
     assert {h.name for h in closure(h for f in fragments for h in f.helpers)} == DEVICE_FUNCTIONS.helpers.keys() | CONVERSIONS.helpers.keys()
@@ -295,6 +296,11 @@ inline float approximate_reciprocal(float x) {
   return fabs(1 / (double)x) > fabsf(y) ? nextafterf(y, y * INFINITY) : y;
 }
 """,
+    "computed_again": """
+inline float computed_again(float x) {
+  return x;
+}
+""",
     "approximate_rsqrt": """
 inline float approximate_rsqrt(float x) {
   return nextafterf(rsqrtf(x), 0);
@@ -409,10 +415,10 @@ def test_values_of_conversions(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_quotients_of_which_short_integers_are_made(tmp_path: Path) -> None:
+def test_quotients_of_which_short_numbers_are_made(tmp_path: Path) -> None:
     div, rng = ELEMENTWISE["div"], np.random.default_rng(0)
-    job = replace(function_job(div, float32), fragment=call(div, ["x0[i]", "x1[i]"], float32, is_whole=True))
-    assert job.fragment.text == "whole_quotient(x0[i], x1[i])"
+    job = replace(function_job(div, float32), fragment=call(div, ["x0[i]", "x1[i]"], float32, is_narrow=True))
+    assert job.fragment.text == "narrow_quotient(x0[i], x1[i])"
     a, b = elements(job.operands, 20000)  # of any exponents
     divisors = rng.uniform(0.5, 2, 200000).astype(np.float32) * np.exp2(rng.integers(-140, 127, 200000)).astype(np.float32)
     middles = (rng.integers(-300, 300, divisors.size) / 2).astype(np.float32)  # numbers next to those where the integer changes
@@ -426,15 +432,20 @@ def test_quotients_of_which_short_integers_are_made(tmp_path: Path) -> None:
         for name in ("round", "trunc"):
             a, b = (NATIVE.cast(NATIVE.apply(ELEMENTWISE[name], [x], (float32,), float32, float32), float32, target) for x in (got, exact))
             assert np.array_equal(a, b)
+    for target in (float16, float8_e4m3, float8_e5m2):  # and -0 is none of 0
+        a, b = (NATIVE.cast(x, float32, target) for x in (got, exact))
+        assert differing(a, b, False).size == 0
 
 
 @needs_compiler
 def test_quotients_and_roots_by_the_steps_for_most_operands(tmp_path: Path) -> None:
-    """Where these are exact, they are what the functions give; of operands of moderate size, of zeros and of nearly all subnormal quotients they are."""
+    """Where these are exact, they are what the functions give; of operands of moderate size, of nearly all subnormal quotients, and where an operand is 0,
+    infinite or NaN, they are."""
     rng = np.random.default_rng(0)
     size = np.exp2(rng.uniform(-30, 30, (2, 100_000))).astype(np.float32)
     a, b = (np.append(x, y) for x, y in zip(size, elements([float32] * 2, 20_000), strict=True))
-    a[:1000], a[1000:2000] = 0, -0.0
+    a[:400], a[400:800], a[800:1200], a[1200:1600], a[1600:2000] = 0, -0.0, np.inf, -np.inf, np.nan
+    b[:2000:4] = np.nan
     a[4000:8000] = np.exp2(rng.uniform(-149, -126, 4000)).astype(np.float32)  # of which quotients are subnormal
     a[2000:4000] = np.exp2(rng.integers(-20, 20, 2000)).astype(np.float32)
     b[2000:4000] = a[rng.integers(2000, 4000, 2000)] * np.float32(1 - 2.0**-24)
@@ -447,18 +458,45 @@ def test_quotients_and_roots_by_the_steps_for_most_operands(tmp_path: Path) -> N
         for suffix, out in (("value", f"e ? y : {plain.fragment.text}"), ("is_exact", "(float)e")):
             text = Snippet(either.replace("OUT", out), fast.helpers | plain.fragment.helpers)
             cases.append((replace(plain, name=f"{plain.name}_{suffix}", fragment=text), arrays))
-    results = values_on_host(tmp_path, cases)
+    repeated = call(ELEMENTWISE["div"], ["x0[i]", "x1[i]"], float32, is_repeated=True)
+    cases.append((replace(function_job(ELEMENTWISE["div"], float32), fragment=repeated), [a, b]))
+    *results, again = values_on_host(tmp_path, cases)
     with np.errstate(all="ignore"):
-        expected = [a / b, 1 / a, np.sqrt(a)]
-    assert mismatches(cases[::2], results[::2], expected, [False] * 3) == []
+        expected = [a / b, 1 / a, np.sqrt(a), a / b]
+    assert mismatches([*cases[:-1:2], cases[-1]], [*results[::2], again], expected, [False] * 4) == []
     quotients, reciprocals, roots = (result[: len(size[0])] for result in results[1::2])
     assert quotients[:4000].all()
     assert quotients[4000:8000].mean() > 0.95  # not where an exact quotient may be in the middle of two subnormal numbers
     assert quotients[8000:].all()
-    assert roots[:4000].all()
+    assert roots[:800].all()
+    assert not roots[800:2000].any()
+    assert roots[2000:4000].all()
     assert roots[8000:].all()
     assert reciprocals[8000:].all()
-    assert not reciprocals[:2000].any()
+    assert not reciprocals[:1600].any()
+    assert reciprocals[1600:2000].all()
+
+
+@needs_compiler
+def test_quotients_by_constants(tmp_path: Path) -> None:
+    """Where they are exact, that is where they are not tiny, they are what a division gives; 0, infinity and NaN are no exception."""
+    (x,), divisors = elements([float32], 20_000), (3.0, -448.0, 0.75, 1 + 2.0**-23, 2.0**40 + 2.0**20)
+    cases: list[tuple[Job, list[Array]]] = []
+    for k, divisor in enumerate(divisors):
+        fast = call(ELEMENTWISE["div"], ["x0[i]", ""], float32, exact="e", divisor=divisor)
+        assert fast.text.startswith("speculated_constant_quotient(x0[i], ")
+        either = f"[&] {{ bool e = true; const float y = {fast.text}; return OUT; }}()"
+        again = call(ELEMENTWISE["div"], ["x0[i]", literal(divisor, float32)], float32, is_repeated=True, divisor=divisor)
+        texts = (either.replace("OUT", "y"), either.replace("OUT", "(float)e"), again.text)
+        cases += [(Job(f"by_{k}_{j}", Snippet(text, fast.helpers | again.helpers), (float32,), float32), [x]) for j, text in enumerate(texts)]
+    results = values_on_host(tmp_path, cases)
+    for divisor, got, exact, repeated in zip(divisors, results[::3], results[1::3], results[2::3], strict=True):
+        with np.errstate(all="ignore"):
+            wanted = x / np.float32(divisor)
+        assert not exact[(np.abs(wanted) < 2.0**-97) & (x != 0)].any()
+        assert exact[~(np.abs(wanted) < 2.0**-95) | (x == 0)].all()
+        assert differing(got[exact == 1], wanted[exact == 1], False).size == 0
+        assert differing(repeated, wanted, False).size == 0
 
 
 @pytest.mark.parametrize("target", [d for d in DTYPES.values() if is_one_instruction(float32, d)], ids=str)

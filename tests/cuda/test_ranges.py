@@ -8,9 +8,9 @@ import pytest
 
 import taskfuse as tf
 from examples import nested_groups, pipeline, stream
-from taskfuse.cuda.ranges import INT32, INT64, UNKNOWN, IntegerRanges, cursor_ranges, dense, fits, kernel_ranges
+from taskfuse.cuda.ranges import INT32, INT64, UNKNOWN, IntegerRanges, cursor_ranges, dense, fits, kernel_ranges, steady
 from taskfuse.cuda.source import emit
-from taskfuse.ir.scalar import Expr, const, parse_expr, sym
+from taskfuse.ir.scalar import Expr, and_, const, evaluate, ge, le, lt, parse_expr, sym
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.schedulers import MatmulConfig
@@ -174,3 +174,21 @@ def test_what_a_search_compares_fits() -> None:
     ranges = IntegerRanges({"t": (0, 1), "a": (0, 7), "G": (0, 2**20), "M": (0, 2**31 - 1)})
     assert ranges.fits(parse_expr("upper_bound(t[k of G + 1]//2 + k, a, 0, M)"))
     assert not ranges.fits(parse_expr("upper_bound(t[k of G + 1] + k, a, 0, M)"))
+
+
+def test_comparisons_that_hold_for_all_iterations() -> None:
+    """8*i + k < 24 with k from 0 to 7 is i <= 2; of 8*i + k < 25 some hold, and an offset counts."""
+    ranges = IntegerRanges({"i": (0, 31), "k": (0, 7), "n": (1, 9)})
+    i, k, n = LANE, sym("k"), sym("n")
+    for cond, wanted in (
+        (lt(8 * i + k, 24), le(i, 2)),
+        (ge(8 * i + k, 24), le(3, i)),
+        (and_(lt(8 * i + k, 24), lt(n, 3)), and_(le(i, 2), lt(n, 3))),
+        (lt(8 * i + k + 8 * n, 24), le(i + n, 2)),
+        (lt(8 * i + k + 3, 27), le(i, 2)),
+    ):
+        found = steady(cond, {"k"}, ranges)
+        assert found is wanted
+        assert all(evaluate(found, v) == evaluate(cond, v) for v in ({"i": a, "k": b, "n": c} for a in range(6) for b in range(8) for c in range(1, 5)))
+    for cond in (lt(8 * i + k, 25), lt(3 * i + k, 24), lt(8 * i, 24), lt(i + k, 24), lt(8 * i + 2 * k, 24)):
+        assert steady(cond, {"k"}, ranges) is cond

@@ -17,7 +17,7 @@ from taskfuse.cuda.functions import (
     SIGMOID_EXPONENT,
     call,
 )
-from taskfuse.cuda.rounded import rounded_registers, whole_registers
+from taskfuse.cuda.rounded import narrow_registers, rounded_registers
 from taskfuse.cuda.source import emit
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -97,16 +97,23 @@ z[threadIdx.x] = copy(t)
 
 
 def test_registers_of_which_short_integers_are_made() -> None:
-    assert whole_registers(parse_kernel(WHOLE)) == {"q", "r"}
-    assert whole_registers(parse_kernel(WHOLE.replace("copy(t)", "copy(q)"))) == {"r"}
-    assert whole_registers(parse_kernel(WHOLE.replace("copy(t)", "copy(r)"))) == set()
-    assert whole_registers(parse_kernel(WHOLE.replace("int8", "int32"))) == set()
-    assert whole_registers(parse_kernel(WHOLE.replace("round", "floor"))) == {"r"}  # of numbers near 0 it makes 0 or -1
+    assert narrow_registers(parse_kernel(WHOLE)) == {"q", "r"}
+    assert narrow_registers(parse_kernel(WHOLE.replace("copy(t)", "copy(q)"))) == {"r"}
+    assert narrow_registers(parse_kernel(WHOLE.replace("copy(t)", "copy(r)"))) == set()
+    assert narrow_registers(parse_kernel(WHOLE.replace("int8", "int32"))) == set()
+    assert narrow_registers(parse_kernel(WHOLE.replace("round", "floor"))) == {"r"}  # of numbers near 0 it makes 0 or -1
+
+
+def test_registers_of_which_floats_of_few_exponents_are_made() -> None:
+    """float16 and floats of 8 bits, by way of limits; not bfloat16, which has the exponents of float32."""
+    clamped = WHOLE.replace("round(q)", "clamp(q, -448.0, 448.0)")
+    for dtype, found in (("int8", {"q", "r"}), ("float8_e4m3", {"q", "r"}), ("float16", {"q", "r"}), ("bfloat16", set[str]())):
+        assert narrow_registers(parse_kernel(clamped.replace("int8", dtype))) == found
 
 
 def test_quotients_that_share_the_divisor() -> None:
     def is_whole(text: str) -> bool:
-        return "whole_quotient(" in parse_kernel(text).cuda_source().split("__global__")[1]
+        return "narrow_quotient(" in parse_kernel(text).cuda_source().split("__global__")[1]
 
     assert is_whole(WHOLE)
     assert not is_whole(WHOLE.replace("i], t)", "i], s[threadIdx.x + i])"))

@@ -140,6 +140,21 @@ def test_quotients_and_roots_by_the_steps_for_most_operands(name: str) -> None:
     assert wrong(op, got, NATIVE.apply(op, arrays, [float32] * op.arity, float32, float32), arrays) == []
 
 
+@pytest.mark.parametrize("divisor", [30.0, -448.0, 1.2, 0.7, 16777215.0])
+def test_quotients_by_constants(divisor: float) -> None:
+    """All significands, with exponents from the least on; 0.7 has no two parts."""
+    x = np.arange(1 << 23, dtype=np.uint32) + np.uint32(1 << 23) * np.resize(np.arange(255, dtype=np.uint32), 1 << 23)
+    x[: 1 << 12] = np.append(np.arange((1 << 12) - 2, dtype=np.uint32), np.array([np.inf, np.nan], np.float32).view(np.uint32))
+    with tf.Fusion("constant") as fusion:
+        fusion.add_output(tf.define_tensor([1 << 23]) / divisor)
+    tf.schedulers.pointwise(fusion)
+    assert ("speculated_constant_quotient(" in tf.lower(fusion).cuda_source().split("__global__")[1]) is (divisor != 0.7)
+    given = x.view(np.float32)
+    (got,) = tf.compile(fusion, backend="cuda")(given)
+    with np.errstate(all="ignore"):
+        assert differing(got, given / np.float32(divisor), False).size == 0
+
+
 def test_fast_math_is_near_and_keeps_special_values() -> None:
     ops = [ELEMENTWISE[name] for name in ("exp", "log", "sin", "cos", "tanh", "sigmoid", "silu", "gelu_tanh", "reciprocal", "sqrt")]
     x = np.linspace(0.01, 3, 10000, dtype=np.float32)
@@ -172,7 +187,7 @@ def test_quotients_of_which_short_integers_are_made() -> None:
         given = tf.define_tensor([2000, 512], name="x")
         fusion.add_output(tf.cast(tf.round(given / (tf.max(tf.abs(given), 1, keepdims=True) * (1 / 127))), tf.int8))
     call = tf.compile(fusion, backend="cuda")
-    assert "whole_quotient(" in call.kernels[0].cuda_source().split("__global__")[1]
+    assert "narrow_quotient(" in call.kernels[0].cuda_source().split("__global__")[1]
     (got,) = call(x)
     assert np.array_equal(got, wanted)
 

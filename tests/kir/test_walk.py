@@ -1,5 +1,6 @@
 """Traversal and rewriting, over the texts written by hand: they have every kind of statement."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def test_walk_is_in_the_order_of_the_text() -> None:
     assert [type(s).__name__ for s in walk(kernel)] == ["For", "If", "Compute", "Compute", "Compute", "Barrier"]
     assert list(walk(kernel.body)) == list(walk(kernel))
     assert list(walk(kernel.body[0])) == list(walk(kernel))[:-1]
+    assert list(walk(replace(kernel, body=kernel.body[1:]))) == list(kernel.body[1:])  # what a kernel keeps is its own
 
 
 def test_map_stmts_replaces_deletes_and_expands_innermost_first() -> None:

@@ -1,5 +1,6 @@
 """Which threads can touch one element: a barrier of a warp where data stays in it, of the block where it does not."""
 
+import numpy as np
 import pytest
 
 import taskfuse as tf
@@ -49,3 +50,17 @@ def test_rings_and_padded_rows() -> None:
     kernel = agrees(fusion, x)
     assert set(scopes(kernel)) == {WARP}
     assert missed(kernel, fusion, x) == []
+
+
+@pytest.mark.parametrize(("shape", "scope"), [((2, 4, 32), BLOCK), ((3, 4, 32), BLOCK), ((2, 4, 48), BarrierScope.GRID)])
+def test_digits_of_a_block_lie_along_several_axes(shape: tuple[int, int, int], scope: BarrierScope) -> None:
+    """A block stores and updates rows of its own, whichever they are, where its threads have whole rows."""
+    with tf.Fusion("rows") as fusion:
+        index, x = tf.define_tensor(shape, tf.int32, name="index"), tf.define_tensor(shape, tf.int32, name="x")
+        fusion.add_output(tf.scatter_add(tf.zeros(shape, tf.int32), 2, index, x))
+    tf.schedulers.scatter(fusion, tf.schedulers.ScatterConfig(32, 4))
+    kernel = tf.lower(fusion)
+    assert set(scopes(kernel)) == {scope}
+    assert kernel.verify().is_proved
+    given = np.random.default_rng(0).integers(0, shape[2], shape).astype(np.int32), np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    np.testing.assert_array_equal(kernel.simulate(*given, seed=0)[0], fusion.evaluate(*given)[0])

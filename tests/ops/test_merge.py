@@ -47,7 +47,7 @@ def test_a_merge_is_proved_and_right() -> None:
     np.testing.assert_array_equal(run(x)[0], [[[9, 7, 4, 1]], [[8, 5, 3, 2]]])
 
 
-@pytest.mark.parametrize(("shape", "number"), [((1024,), 8192 * 2), ((8, 4096), 512), ((4096, 4096), 128), (("N",), 128)])
+@pytest.mark.parametrize(("shape", "number"), [((1024,), 16384 * 2), ((8, 4096), 1024), ((4096, 4096), 128), (("N",), 128)])
 def test_how_many_elements_are_counted(shape: tuple[int | str, ...], number: int) -> None:
     """The last doubling of a block adds no more comparisons than the kernel that it saves is worth."""
     with tf.Fusion("f"):

@@ -6,6 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.expr import Gather, Read, Reduction, Scan
+from taskfuse.ir.storage import storage_reads
 from taskfuse.schedule.recompute import is_gathered_elementwise
 
 RNG = np.random.default_rng(0)
@@ -97,3 +98,21 @@ def test_a_reduction_of_one_element_keeps_its_axis_if_its_body_cannot_stand_alon
     kernel.verify().require()
     values = np.array([[3, 1, 2]], np.int64)
     assert kernel.simulate(values)[0].tolist() == [[7, 0, 0, 0]]
+
+
+def test_what_is_stored_is_read() -> None:
+    with tf.Fusion("stored") as fusion:
+        x, y = tf.define_tensor([8, 4], name="x"), tf.define_tensor([8, 4], name="y")
+        total = x + y
+        scaled = tf.exp(total)
+        turned = tf.reshape(scaled, [32]) * 2.0
+        fusion.add_output(total)
+        fusion.add_output(turned)
+    arguments = RNG.random((8, 4)).astype(np.float32), RNG.random((8, 4)).astype(np.float32)
+    wanted = fusion.evaluate(*arguments)
+    (made,) = scaled.recompute([turned], [total])
+    expr = fusion.definition(made)
+    assert expr is not None
+    assert [r.tensor for r in storage_reads(fusion, expr)] == [total]
+    for mine, before in zip(fusion.evaluate(*arguments), wanted, strict=True):
+        assert np.array_equal(mine, before)

@@ -57,6 +57,22 @@ def test_stacks_are_concatenations() -> None:
     agrees(fusion, numbers(4), numbers(4, seed=1))
 
 
+@pytest.mark.parametrize("stacks", [False, True])
+def test_parts_of_readers_with_the_axes_in_another_order(stacks: bool) -> None:
+    """What is joined is an output as it is, and read by a function with its axes turned, beside a tensor that has those."""
+    with tf.Fusion("turned") as fusion:
+        x, y, z = tf.define_tensor([3, 4, 2]), tf.define_tensor([3, 4, 2]), tf.define_tensor([4, 3, 2, 2] if stacks else [4, 3, 4])
+        c = tf.stack([x, tf.sin(y)], 2) if stacks else tf.cat([x, tf.sin(y)], 2)
+        fusion.add_output(c)
+        fusion.add_output(tf.permute(c, [1, 0, 2, 3] if stacks else [1, 0, 2]) * z)
+    args = numbers(3, 4, 2), numbers(3, 4, 2, seed=1), numbers(*((4, 3, 2, 2) if stacks else (4, 3, 4)), seed=2)
+    before = fusion.evaluate(*args)
+    assert len(c.scatter()) == 4
+    for mine, wanted in zip(fusion.evaluate(*args), before, strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+    agrees(fusion, *args)
+
+
 def test_what_is_no_concatenation() -> None:
     with tf.Fusion("padded") as fusion:
         x = tf.define_tensor([4])

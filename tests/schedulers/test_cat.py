@@ -5,6 +5,8 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
+from taskfuse.kir.nodes import VectorCopy
+from taskfuse.kir.walk import accesses, walk
 from taskfuse.schedulers import CatConfig, Form
 from tests.proofs import proved, sizes_of
 from tests.schedulers.automatic import founding
@@ -53,3 +55,18 @@ def test_inputs_are_copied_by_parts_in_vectors() -> None:
     lines = [line.strip() for line in str(tf.lower(fusion)).splitlines()]
     assert sum(line.endswith("width 8") for line in lines) == 4  # a load and a store of each
     assert not any("UNROLL" in line for line in lines)
+
+
+def test_the_axes_of_what_is_joined_may_be_turned() -> None:
+    """A rotary embedding whose result has heads before positions: each half is computed once, from vectors."""
+    with tf.Fusion("rotary") as fusion:
+        x, c, s = tf.define_tensor([2, 8, 4, 16], name="x"), tf.define_tensor([2, 8, 1, 8], name="c"), tf.define_tensor([2, 8, 1, 8], name="s")
+        low, high = x[..., :8], x[..., 8:]
+        fusion.add_output(tf.copy(tf.permute(tf.cat([low * c - high * s, high * c + low * s], 3), [0, 2, 1, 3])))
+    given = [array(2, 8, 4, 16), array(2, 8, 1, 8), array(2, 8, 1, 8)]
+    (wanted,) = fusion.evaluate(*given)
+    assert tf.schedulers.cat(fusion).config.form is Form.SHARED
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    np.testing.assert_array_equal(kernel.simulate(*given)[0], wanted)
+    assert all(isinstance(s, VectorCopy) for s in walk(kernel.body) if any(a.buffer == "x" for a in accesses(s)[1]))

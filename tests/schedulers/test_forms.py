@@ -265,3 +265,17 @@ def test_scales_of_rows_do_not_keep_elements_from_being_computed_again() -> None
             fusion.add_output(tf.sum(scaled * scaled if axis else scaled, axis))
     found = segmenter.choose_segments(fusion)
     assert sum(size for _, size in found.crossing) < 4 * 8192 * 10
+
+
+def test_outputs_that_elements_are_computed_of_are_read() -> None:
+    """A sum that is stored, and normalized twice over other rows: the second kernel reads the sum, not its terms."""
+    with tf.Fusion("sums") as fusion:
+        x, y = tf.define_tensor([4096, 4096], tf.bfloat16, name="x"), tf.define_tensor([4096, 4096], tf.bfloat16, name="y")
+        total = x + y
+        wide = tf.cast(total, tf.float32)
+        groups = tf.reshape(wide * tf.rsqrt(tf.mean(wide * wide, 1, keepdims=True)), [4096, 32, 128])
+        fusion.add_output(total)
+        fusion.add_output(tf.cast(groups / tf.max(tf.abs(groups), 2, keepdims=True), tf.float8_e4m3))
+    last = segmenter.choose_segments(fusion).steps[-1]
+    assert total.name in last.arguments
+    assert {"x", "y"}.isdisjoint(last.arguments)

@@ -33,6 +33,12 @@ SLOTS: dict[str, tuple[Build, int]] = {
     "that of float32": (lambda: [tf.sigmoid(tensor("x", 8))], 16),
     "a power": (lambda: [tf.pow(2.5, tensor("x", 8))], 70),
     "a power by a number": (lambda: [tf.pow(tensor("x", 8), 3)], 5),
+    "a quotient": (lambda: [tensor("x", 8) / tensor("y", 8)], 12),
+    "a quotient by a number": (lambda: [tensor("x", 8) / 3.0], 5),
+    "a float of 8 bits": (lambda: [tf.cast(tensor("x", 8), tf.float8_e4m3)], 4),
+    "a factor of 1": (lambda: [tensor("x", 8) * 1], 0),
+    "an integer plus 0": (lambda: [tensor("x", 8, dtype=tf.int32) + 0], 0),
+    "-0 plus 0 is 0": (lambda: [tensor("x", 8) + 0.0], 1),
     "float64": (lambda: [tf.exp(tensor("x", 8, dtype=tf.float64))], 32),
 }
 

@@ -98,3 +98,17 @@ def test_what_many_paths_lead_to_is_looked_at_once() -> None:
     assert phases.passes() == {x: {0, 1}}
     assert phases.kept(Keep.SHARED) <= {x}
     assert phases.held_bytes(Keep.SHARED) >= 0
+
+
+def test_values_of_a_row_that_a_choice_moves_are_no_instructions_of_elements() -> None:
+    """The halves of a row exchanged after a norm: each has the root of the row's mean, at its own points."""
+
+    def taken(rotated: bool) -> int:
+        with tf.Fusion("norm") as fusion:
+            x = tf.define_tensor([64, 128], name="x")
+            y = tf.rms_norm(x)
+            fusion.add_output(y * (tf.cat([y[:, 64:], y[:, :64]], 1) if rotated else x))
+        tf.schedulers.normalization(fusion)
+        return Phases(fusion, find(fusion)).slots
+
+    assert taken(True) < taken(False) + 12

@@ -42,6 +42,17 @@ def test_rows_without_vectors_are_one(shape: list[int | str], numbers: tuple[int
     assert not config.flat
 
 
+@pytest.mark.parametrize(("width", "vector", "flat"), [(14, 2, True), (28, 4, True), (56, 8, False)])
+def test_rows_of_short_vectors_are_one(width: int, vector: int, flat: bool) -> None:
+    """Images of 14 x 14 in 16 bits: warps are full, and a vector still lies within a row."""
+    with tf.Fusion("images") as fusion:
+        x, y = (tf.define_tensor([2, 3, 4, width], tf.bfloat16, name=name) for name in "xy")
+        fusion.add_output(tf.relu(x) * y)
+    config = checked(fusion, [array(2, 3, 4, width, dtype=tf.bfloat16)] * 2).steps[0].schedule.config
+    assert isinstance(config, PointwiseConfig)
+    assert (config.vector, config.flat) == (vector, flat)
+
+
 def test_stencils_take_short_vectors() -> None:
     """Where loads are not vectors, neighboring threads load neighbors; a thread of eight would load from a line of its own."""
     with tf.Fusion("blur") as fusion:

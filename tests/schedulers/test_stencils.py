@@ -115,3 +115,14 @@ def test_a_tile_of_no_stencil_is_refused() -> None:
         fusion.add_output(tf.exp(tf.define_tensor([64, 64], name="x")))
     with pytest.raises(UnsupportedError, match="loads are not shifted along an axis"):
         tf.schedulers.pointwise(fusion, PointwiseConfig(4, 16, 1, 1, tile=2))
+
+
+def test_halves_that_are_exchanged_are_loaded_as_vectors() -> None:
+    with tf.Fusion("halves") as fusion:
+        x = tf.define_tensor([64, 32], name="x")
+        y = tf.sin(x)
+        fusion.add_output(tf.exp(tf.cat([-y[:, 16:], y[:, :16]], 1)) * y)
+    tf.schedulers.pointwise(fusion, PointwiseConfig(4, 8, 1, 1))
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    assert all(isinstance(s, VectorCopy) for s in walk(kernel.body) if any(a.buffer == "x" for a in accesses(s)[1]))

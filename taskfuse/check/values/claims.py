@@ -31,7 +31,7 @@ from taskfuse.target import WARP, WARPGROUP
 Points = tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)  # frozen ones take four times as long to make, and a proof makes many
 class Place:
     """Elements of a buffer, and the elements of a tensor that they contain or must contain.
 

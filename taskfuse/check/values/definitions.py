@@ -17,6 +17,7 @@ from taskfuse.check.ranges import without_floor
 from taskfuse.check.row_tiles import tiles_of
 from taskfuse.check.statement_tree import StatementTree
 from taskfuse.check.values.questions import equal, inside, proves
+from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, conjuncts, const, evaluate, ge, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.operands import Access, Operand
@@ -52,7 +53,7 @@ def meaningless(tree: StatementTree) -> Iterator[Obligation]:
 
 def _point(space: Shape) -> Shape:
     """The conditions that a point exists: of one below ``max(n, 0)``, that it is below ``n``."""
-    return inside(tuple(sym(f"i{k}") for k in range(len(space))), tuple(map(without_floor, space)))
+    return inside(iteration_point(len(space)), tuple(map(without_floor, space)))
 
 
 # -- what is read ------------------------------------------------------------------------------------------------------------------------
@@ -62,11 +63,11 @@ def _reads(d: Definition, kernel: Kernel, shapes: Shapes, root: Constraints) -> 
     """The elements that may be read outside a tensor, as text; empty if there are none."""
     if _is_empty(d.space):
         return ""
-    around = _point(d.space)
+    axes = dict(zip(iteration_point(len(d.space)), d.space, strict=True))
     for index, shape, conditions in _accesses(d, shapes):
-        if any(c is FALSE for c in conditions) or all(_is_axis(e, n, d.space) for e, n in zip(index, shape, strict=True)):
+        if all([axes.get(e) is n for e, n in zip(index, shape, strict=True)]) or any(c is FALSE for c in conditions):  # along axes of the same extents
             continue
-        known = root.given(*around, *conditions)
+        known = root.given(*_point(d.space), *conditions)
         wrong = [c for c in inside(index, shape) if not proves(known, c)]
         if wrong and not _counted(d, kernel, conditions, inside(index, shape)):
             return f"it is not known that {wrong[0]} at every point"
@@ -76,11 +77,6 @@ def _reads(d: Definition, kernel: Kernel, shapes: Shapes, root: Constraints) -> 
 def _is_empty(space: Shape) -> bool:
     """True for a space that has no points: an extent is constant, and not positive."""
     return any(isinstance(n, Const) and n.value <= 0 for n in space)
-
-
-def _is_axis(e: Expr, extent: Expr, space: Shape) -> bool:
-    """True for an index of the point along an axis of the same extent."""
-    return any(extent is n and e is sym(f"i{k}") for k, n in enumerate(space))
 
 
 def _accesses(d: Definition, shapes: Shapes) -> Reads:

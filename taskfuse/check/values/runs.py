@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.ranges import EQ, LE, LT, NE, Ranges, terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import inside, nonempty, proves
@@ -22,7 +22,6 @@ from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import (
     TRUE,
     Compare,
-    CompareOp,
     Const,
     Expr,
     FloorDiv,
@@ -186,12 +185,12 @@ def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Constraints
     left: list[Expr] = []
     for c in conditions:
         match c:
-            case Compare(op=(CompareOp.LT | CompareOp.LE | CompareOp.EQ) as op, a=a, b=b):
+            case Compare(op, a, b) if op is not NE:
                 form = b - a
             case _:
                 left.append(c)
                 continue
-        equal = op is CompareOp.EQ
+        equal = op is EQ
         match [(t, k) for t, k in terms_of(form)[0] if not t.free.isdisjoint(spans)]:
             case [(Sym(name=name) as u, (1 | -1) as k)] if equal and name not in without:  # the only value, if it is one of them
                 bound = (form - u * k) * -k
@@ -200,7 +199,7 @@ def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Constraints
                     continue
             case [(Sym(name=name) as t, (1 | -1) as k)] | [(FloorDiv(a=Sym(name=name), b=Const()) as t, (1 | -1) as k)] if not equal and name not in without:
                 size = t.b if isinstance(t, FloorDiv) else const(1)  # x//c <= q is x < c*q + c, and x//c >= q is x >= c*q, for c > 0
-                bound = (form - t * k - (1 if op is CompareOp.LT else 0)) * -k
+                bound = (form - t * k - (1 if op is LT else 0)) * -k
                 start, stop = spans[name]
                 if k > 0 and proves(root, lt(0, size)) and proves(root, le(start, low := size * bound)):
                     spans[name] = low, stop
@@ -240,11 +239,11 @@ def _threads(shape: tuple[int, ...], conditions: tuple[Expr, ...]) -> Mapping[st
 def below(condition: Expr, a: Expr) -> Expr | None:
     """``T`` of a condition ``a < T``; ``None`` for other conditions."""
     match condition:
-        case Compare(op=CompareOp.LT, a=x, b=FloorDiv(a=p, b=Const(value=g))) if g > 0:  # x < p//g is g*x + g - 1 < p
+        case Compare(op, x, FloorDiv(a=p, b=Const(value=g))) if op is LT and g > 0:  # x < p//g is g*x + g - 1 < p
             form = p - x * g - (g - 1)
-        case Compare(op=CompareOp.LT, a=x, b=y):
+        case Compare(op, x, y) if op is LT:
             form = y - x
-        case Compare(op=CompareOp.LE, a=x, b=y):
+        case Compare(op, x, y) if op is LE:
             form = y - x + 1
         case _:
             return None
@@ -285,7 +284,7 @@ def _owned(place: Place, spans: dict[str, Span], conditions: list[Expr]) -> tupl
     spans, left = dict(spans), list(conditions)
     around = known_of(place.node, dict(place.points))
     for c in conditions:
-        if not isinstance(c, Compare) or c.op is not CompareOp.EQ:
+        if not isinstance(c, Compare) or c.op is not EQ:
             continue
         form = c.a - c.b
         for b in BLOCK_NAMES:

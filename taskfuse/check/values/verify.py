@@ -29,6 +29,8 @@ from taskfuse.kir.witness import Accumulate
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 Checked = tuple[Obligation, Node | None]
+PARTIAL = frozenset((Content.START, Content.TERM, Content.PART, Content.RESCALED))
+"""What accumulators hold."""
 
 
 def right(structure: Structure) -> Iterator[Obligation]:
@@ -190,7 +192,7 @@ def _entered(node: Node, writes: Writes, reductions: Reductions, scans: Scans, s
     place = writes.claim(node, holds)
     w = ClaimedWrite(node, holds, place)
     statements.written[node] = w
-    if holds.content in (Content.START, Content.TERM, Content.PART, Content.RESCALED):
+    if holds.content in PARTIAL:
         target = scans if isinstance(writes.definitions[holds.tensor].rule, Accumulate) else reductions
         target.enter(node, holds)
         storage.enter(node, holds)

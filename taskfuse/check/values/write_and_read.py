@@ -18,6 +18,7 @@ from taskfuse.ir.scalar import Const, Expr, Facts, conjuncts, const, le, lt, sim
 from taskfuse.ir.shared_layouts import swizzled_place
 from taskfuse.kir.operands import Content
 
+ZEROS, BODY = Content.ZERO, Content.BODY
 LIMIT = 1 << 18
 """The most rows of a table."""
 
@@ -76,11 +77,11 @@ class WriteAndRead:
         self.plain = True
         self.places: dict[str, tuple[int, int]] = {}  # of the reader's block in its cluster: symbols that stand for its index, with their first and last values
         self.conditions, self.spans = writing.conditions, writing.spans
-        self.alike = claim.tensor == want.tensor and claim.content is not Content.ZERO and (claim.content is Content.BODY) is (want.content is Content.BODY)
+        self.alike = claim.tensor == want.tensor and claim.content is not ZEROS and (claim.content is BODY) is (want.content is BODY)
         self.elements = list(zip(writing.element, want.element, strict=True)) if self.alike else []  # elements of others are never the same
         if not writing.is_at(want.node, skip):
             raise Open("where it writes is said by a cursor, which may move before the read", claim.node)
-        self.equations = [*self._equations(skip), *writing.who()]
+        self.equations = [*self._equations(skip), *writing.who]
 
     @cached_property
     def facts(self) -> Facts:

@@ -20,6 +20,10 @@ from taskfuse.kir.nodes import TmaLoad
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Definition, Send, Whole
 
+VALUE, BODY = Content.VALUE, Content.BODY
+CLAIMED = frozenset((VALUE, BODY, Content.ZERO))
+"""What is claimed element by element, not as a part of a result."""
+
 
 class Writes:
     """The writes of a kernel: which elements of which tensors, and where.
@@ -43,7 +47,8 @@ class Writes:
         self.read_elements = ReadElements(self.definitions, (p.name for p in kernel.outputs))
         self.inputs = {p.name: p for p in kernel.params if isinstance(p, TensorParam) and not p.is_output}
         self.storages = {b.name: BufferStorage(b.memory, b.shape, b.dtype.itemsize) for b in kernel.buffers}
-        self.storages |= {p.name: BufferStorage(MemoryType.Global, p.shape, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
+        tensors = MemoryType.Global
+        self.storages |= {p.name: BufferStorage(tensors, p.shape, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
         wholes = [(d.tensor, d.rule) for d in kernel.definitions if isinstance(d.rule, Whole)]
         sent = {d.tensor for d in kernel.definitions if isinstance(d.rule, Send)}
         self.updated = frozenset(name for name, rule in wholes if not sent.isdisjoint(rule.parts))
@@ -64,7 +69,7 @@ class Writes:
             types = zip(BLOCK_TYPES, CLUSTER_TYPES, self.tree.kernel.cluster, strict=True)
             issuers = ((f"{b.index_name}.issuer", c.value) for b, t, c in types if t in stmt.across and isinstance(c, Const))
             place = replace(place, points=(*place.points, *issuers))
-        if holds.content in (Content.VALUE, Content.BODY, Content.ZERO):
+        if holds.content in CLAIMED:
             self.claims.setdefault(place.buffer, []).append(place)
         return place
 
@@ -79,7 +84,7 @@ class Writes:
 
         Where not all elements of a part belong to the whole, this is asked in the whole's own array; in others they are the part's.
         """
-        if place.content is not Content.VALUE or place.tensor not in self._wholes:
+        if place.content is not VALUE or place.tensor not in self._wholes:
             return None
         tensor, at, condition = self._wholes[place.tensor]
         point = {f"i{k}": e for k, e in enumerate(place.element)}
@@ -112,9 +117,9 @@ class Writes:
         """The dtype of a tensor's elements."""
         return self.inputs[tensor].dtype if tensor in self.inputs else self.definitions[tensor].dtype
 
-    def shape(self, tensor: str, content: Content = Content.VALUE) -> tuple[Expr, ...]:
+    def shape(self, tensor: str, content: Content = VALUE) -> tuple[Expr, ...]:
         """The extents of a tensor, or of its iteration space."""
         if tensor in self.inputs:
             return self.inputs[tensor].shape
         d = self.definitions[tensor]
-        return d.space if content is Content.BODY else d.shape
+        return d.space if content is BODY else d.shape

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from taskfuse.check.normalize import CLUSTER_NAMES
+from taskfuse.check.ranges import EQ
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, StatementBlock, cursor_of
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, Substitution, conjuncts, const, eq, simplify, sym
+from taskfuse.ir.scalar import ZERO, Compare, Const, Expr, Facts, Substitution, conjuncts, const, eq, simplify, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Advance, CursorInit
@@ -40,6 +41,7 @@ class Writing:
         named: puts an expression of the claim in these symbols.
         conditions: those around it as they stand, ``None`` for steps of loops, and in these symbols.
         spans: first values of the symbols, and ends (exclusive).
+        who: the conditions on its symbols only.
 
     Args:
         memory: of the buffer that is written.
@@ -85,6 +87,8 @@ class Writing:
                 self.conditions.append((None, step))
         for name, n in claim.points:
             self.spans[W + name] = const(0), const(n)
+        forms = [c.a - c.b for _, c in self.conditions if isinstance(c, Compare) and c.op is EQ]
+        self.who: list[Equation] = [(form, ZERO) for form in forms if not form.free.isdisjoint(self.spans) and form.free <= self.spans.keys()]
 
     def _of_peers(self, peers: Mapping[str, Expr], facts: Facts, e: Expr) -> Expr:
         """An expression in these symbols, simplified where it has indices of blocks of a cluster."""
@@ -105,15 +109,6 @@ class Writing:
             self._moves[cursors] = moves_of(self.claim.node, cursors)
         moves = self._moves[cursors]
         return not moves or stays(self.claim.node, read, self._same, moves, self._memory)
-
-    def who(self) -> Iterator[Equation]:
-        """The conditions on its symbols only."""
-        for _, c in self.conditions:
-            match c:
-                case Compare(op=CompareOp.EQ, a=a, b=b) if not (a - b).free.isdisjoint(self.spans) and (a - b).free <= self.spans.keys():
-                    yield a - b, const(0)
-                case _:
-                    pass
 
 
 def bytes_behind(storage: BufferStorage, axes: int) -> int:

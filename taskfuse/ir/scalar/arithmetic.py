@@ -36,6 +36,9 @@ def _merged(terms: Mapping[Expr, int], constant: int) -> Expr:
     """``constant`` plus the sum of ``coefficient * term``, in any order; coefficients may be 0."""
     if 0 in terms.values():
         terms = {term: k for term, k in terms.items() if k}
+    if len(terms) == 2:  # as most
+        first, second = terms.items()
+        return _sum((second, first) if _term_key(second) < _term_key(first) else (first, second), constant)
     return _sum(tuple(sorted(terms.items(), key=_term_key) if len(terms) > 1 else terms.items()), constant)
 
 

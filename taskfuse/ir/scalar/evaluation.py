@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.ir.scalar.expr import (
+    EQ,
+    LE,
+    LT,
     And,
     Compare,
-    CompareOp,
     Const,
     Element,
     Expr,
@@ -164,13 +166,13 @@ class Evaluation:
                 return reduce(_minimum, map(number, args))
             case Max(args):
                 return reduce(_maximum, map(number, args))
-            case Compare(CompareOp.LT, a, b):
+            case Compare(op, a, b) if op is LT:
                 return number(a) < number(b)
-            case Compare(CompareOp.LE, a, b):
+            case Compare(op, a, b) if op is LE:
                 return number(a) <= number(b)
-            case Compare(CompareOp.EQ, a, b):
+            case Compare(op, a, b) if op is EQ:
                 return number(a) == number(b)
-            case Compare(CompareOp.NE, a, b):
+            case Compare(_, a, b):
                 return number(a) != number(b)
             case And(args):
                 return _short_circuit(args, self._of, stop=False)

@@ -9,7 +9,7 @@ from weakref import ref
 
 from taskfuse.ir.scalar.arithmetic import linear_parts, sub
 from taskfuse.ir.scalar.evaluation import Samples
-from taskfuse.ir.scalar.expr import TRUE, And, Compare, CompareOp, Const, Expr, IntLike, Mod, Not, Or, sym, wrap
+from taskfuse.ir.scalar.expr import EQ, LE, LT, TRUE, And, Compare, Const, Expr, IntLike, Mod, Not, Or, sym, wrap
 from taskfuse.ir.scalar.logic import as_boolean, not_
 from taskfuse.ir.scalar.lookups import integers_of
 from taskfuse.ir.scalar.transform import substitute
@@ -282,11 +282,11 @@ class Facts:
             case Not(Or(args)):
                 for arg in args:
                     self._assume(not_(arg))
-            case Compare(CompareOp.LT, a, b):
+            case Compare(op, a, b) if op is LT:
                 self._assume_nonnegative(b - a - 1)
-            case Compare(CompareOp.LE, a, b):
+            case Compare(op, a, b) if op is LE:
                 self._assume_nonnegative(b - a)
-            case Compare(CompareOp.EQ, a, b):
+            case Compare(op, a, b) if op is EQ:
                 self._assume_nonnegative(a - b)
                 self._assume_nonnegative(b - a)
                 match a, b:
@@ -294,7 +294,7 @@ class Facts:
                         self.multiples[x] = lcm(self.multiples.get(x, 1), m)
                     case _:
                         pass
-            case Compare(CompareOp.NE, a, b):
+            case Compare(_, a, b):
                 match linear_parts(sub(a, b)):
                     case ((term, k),), constant if constant % k == 0:
                         self.excluded[term] = self.excluded.get(term, frozenset()) | {-constant // k}

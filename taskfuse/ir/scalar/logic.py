@@ -11,8 +11,12 @@ from math import gcd
 
 from taskfuse.ir.scalar.arithmetic import linear_parts, sub
 from taskfuse.ir.scalar.expr import (
+    EQ,
     FALSE,
+    LE,
+    LT,
     MEMORY,
+    NE,
     ONE,
     TRUE,
     ZERO,
@@ -60,32 +64,32 @@ def as_boolean(value: IntLike) -> Expr:
 
 def lt(a: IntLike, b: IntLike) -> Expr:
     """``a < b``."""
-    return compare(CompareOp.LT, a if isinstance(a, Expr) else wrap(a), b if isinstance(b, Expr) else wrap(b))
+    return compare(LT, a if isinstance(a, Expr) else wrap(a), b if isinstance(b, Expr) else wrap(b))
 
 
 def le(a: IntLike, b: IntLike) -> Expr:
     """``a <= b``."""
-    return compare(CompareOp.LE, a if isinstance(a, Expr) else wrap(a), b if isinstance(b, Expr) else wrap(b))
+    return compare(LE, a if isinstance(a, Expr) else wrap(a), b if isinstance(b, Expr) else wrap(b))
 
 
 def gt(a: IntLike, b: IntLike) -> Expr:
     """``a > b``, stored as ``b < a``."""
-    return compare(CompareOp.LT, b if isinstance(b, Expr) else wrap(b), a if isinstance(a, Expr) else wrap(a))
+    return compare(LT, b if isinstance(b, Expr) else wrap(b), a if isinstance(a, Expr) else wrap(a))
 
 
 def ge(a: IntLike, b: IntLike) -> Expr:
     """``a >= b``, stored as ``b <= a``."""
-    return compare(CompareOp.LE, b if isinstance(b, Expr) else wrap(b), a if isinstance(a, Expr) else wrap(a))
+    return compare(LE, b if isinstance(b, Expr) else wrap(b), a if isinstance(a, Expr) else wrap(a))
 
 
 def eq(a: IntLike, b: IntLike) -> Expr:
     """``a == b`` as an expression."""
-    return compare(CompareOp.EQ, wrap(a), wrap(b))
+    return compare(EQ, wrap(a), wrap(b))
 
 
 def ne(a: IntLike, b: IntLike) -> Expr:
     """``a != b`` as an expression."""
-    return compare(CompareOp.NE, wrap(a), wrap(b))
+    return compare(NE, wrap(a), wrap(b))
 
 
 @remembered(MEMORY)
@@ -94,27 +98,23 @@ def compare(op: CompareOp, a: Expr, b: Expr) -> Expr:
     terms, constant = linear_parts(sub(b, a))
     if not terms:
         return TRUE if _holds(op, constant) else FALSE
-    if op is CompareOp.LT or op is CompareOp.LE:
+    if op is LT or op is LE:
         return intern(Compare, op, a, b)
     if constant % gcd(*(k for _, k in terms)):
-        return TRUE if op is CompareOp.NE else FALSE
+        return TRUE if op is NE else FALSE
     if isinstance(a, Const) or (not isinstance(b, Const) and b.key < a.key):
         a, b = b, a
     if isinstance(b, Const) and b.value in (0, 1) and is_boolean(a):
-        return a if (op is CompareOp.EQ) == (b is ONE) else not_(a)
+        return a if (op is EQ) == (b is ONE) else not_(a)
     return intern(Compare, op, a, b)
 
 
 def _holds(op: CompareOp, difference: int) -> bool:
-    match op:
-        case CompareOp.LT:
-            return difference > 0
-        case CompareOp.LE:
-            return difference >= 0
-        case CompareOp.EQ:
-            return difference == 0
-        case CompareOp.NE:
-            return difference != 0
+    if op is LT:
+        return difference > 0
+    if op is LE:
+        return difference >= 0
+    return (difference == 0) is (op is EQ)
 
 
 @remembered(MEMORY)
@@ -124,15 +124,9 @@ def not_(a: IntLike) -> Expr:
         case Const(value):
             return FALSE if value else TRUE
         case Compare(op, left, right):
-            match op:
-                case CompareOp.LT:
-                    return compare(CompareOp.LE, right, left)
-                case CompareOp.LE:
-                    return compare(CompareOp.LT, right, left)
-                case CompareOp.EQ:
-                    return compare(CompareOp.NE, left, right)
-                case CompareOp.NE:
-                    return compare(CompareOp.EQ, left, right)
+            if op is LT:
+                return compare(LE, right, left)
+            return compare(LT, right, left) if op is LE else compare(NE if op is EQ else EQ, left, right)
         case Not(inner):
             return inner
         case e:

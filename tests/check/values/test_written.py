@@ -37,7 +37,7 @@ def test_symbols_of_its_own() -> None:
         "written.p": ("0", "2"),
     }
     assert [str(c) for _, c in writing.conditions] == ["written.threadIdx.x == 3", "written.n % 2 == 0"]
-    assert [(str(a), str(b)) for a, b in writing.who()] == [("written.threadIdx.x - 3", "0"), ("written.n % 2", "0")]
+    assert [(str(a), str(b)) for a, b in writing.who] == [("written.threadIdx.x - 3", "0"), ("written.n % 2", "0")]
 
 
 def test_registers_are_those_of_the_thread_and_global_memory_those_of_all_blocks() -> None:
