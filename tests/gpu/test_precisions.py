@@ -51,6 +51,7 @@ def is_exact(call: Any, fusion: tf.Fusion, layout: tuple[str, str]) -> None:
     assert np.array_equal(found.astype(np.float64), exact.astype(result.dtype.numpy).astype(np.float64))
 
 
+@pytest.mark.filterwarnings("ignore:.*registers spill")  # a thread with 8 x 8 sums has none to spare
 @pytest.mark.parametrize("layout", LAYOUTS, ids=" ".join)
 def test_products_on_cuda_cores(layout: tuple[str, str]) -> None:
     """Threads that turn factors with k last, and those that do not, rows of any length."""

@@ -38,7 +38,7 @@ def sum_of_one_term(x: TensorView, axis: int) -> TensorView | None:
         return add(add(where(is_inside, chosen, 0.0), 0.0), other)  # the first sum is never -0.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _ChosenPlace:
     """What tensors are at the chosen index of an axis, and at all others.
 

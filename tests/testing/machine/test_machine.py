@@ -46,6 +46,8 @@ BEYOND = (
     "joined_before_terms.kir",
     "last_of_no_trips.kir",
     "loops_of_one_name.kir",
+    "merged_axes_neighbor.kir",
+    "merged_axes_outside.kir",
     "neutral_converted.kir",
     "output_in_another.kir",
     "part_condition.kir",

@@ -84,7 +84,7 @@ FAULTS = {
     "a grid barrier without its fence": ("rotate", r"  __threadfence\(\);\n", "", "not FENCE"),
     "a grid barrier without the block": ("rotate", r"  __syncthreads\(\);\n", "", "not BARRIER"),
     "a copy of zeros": ("async_ring", r"valid \? 16 : 0", "valid ? 0 : 16", "COPY"),
-    "a copy from elsewhere": ("async_ring", r"&x\[\(threadIdx_x / 8", "&x[(threadIdx_x / 4", "COPY"),
+    "a copy from elsewhere": ("async_ring", r"&x\[64 \* k", "&x[32 * k", "COPY"),
     "an arrival that does not wait for copies": ("async_ring", r"mbarrier_arrive_async\(&full\[p_slot\]\)", "mbarrier_init(&full[p_slot], 1)", "COPY_ARRIVE"),
     "a wait for fewer copies": ("ahead", r"copy_wait<1>", "copy_wait<2>", "COPY_WAIT"),
     "a batch left open": ("ahead", r"    copy_commit\(\);\n", "", "not COPY_COMMIT"),
