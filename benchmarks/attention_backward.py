@@ -3,14 +3,12 @@
 ``python benchmarks/attention_backward.py [--write] [--only NAME ...] [--sweep N] [--configs PARAMETERS ...]``. Random bfloat16 inputs, poisoned outputs, which
 are compared with float64: the error may be twice that of torch's best. Medians of 20 replays of CUDA graphs, all runners of a case replayed in turn. The
 operations are those of five products, of which causal ones count half, whatever a kernel computes again. torch's result and logarithms of sums are given to
-all. Where it fits, ``examples/attention_backward.py`` is measured, too: one walk by hand, whose gradient of queries blocks add up in memory, in no order.
-``--sweep N`` also measures each walk alone, by the choice of the cost model and the N candidates after it; ``--configs`` by these parameters, the fields
+all. ``--sweep N`` also measures each walk alone, by the choice of the cost model and the N candidates after it; ``--configs`` by these parameters, the fields
 of a ``BackToBackConfig`` in order: ``2,64,3``.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +18,6 @@ from attention import CASES, Case
 from reporting import in_turn, parser, publish
 
 import taskfuse as tf
-from examples.attention_backward import CHUNK, KEYS, WIDTH, build
 from taskfuse.cuda.present import present
 from taskfuse.errors import TaskfuseError
 from taskfuse.schedule.copy import copy_fusion
@@ -116,35 +113,6 @@ def walks(case: Case, sweep: int, given: Sequence[tuple[int, ...]]) -> dict[str,
     return found
 
 
-def one_walk(case: Case, g: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, sums: torch.Tensor) -> Call | None:
-    """The example between two kernels: values of each query before, the rounded gradient of the queries after. ``None`` if it does not fit."""
-    if case.is_causal or case.groups > 1 or case.queries % CHUNK or case.keys % KEYS or case.depth != WIDTH:
-        return None
-    rows = [case.batch * case.heads, case.queries]
-    with tf.Fusion("rows") as before:
-        given, results = (tf.define_tensor([*rows, case.depth], dtype=tf.bfloat16) for _ in range(2))
-        total = tf.define_tensor(rows)
-        products = tf.cast(given, tf.float32) * tf.cast(results, tf.float32)
-        before.add_output(tf.expand_dims(total * math.log2(math.e), 2), tf.sum(products, -1, keepdims=True))
-    with tf.Fusion("rounded") as after:
-        wide = tf.define_tensor([*rows, case.depth])
-        after.add_output(tf.cast(wide * case.depth**-0.5, tf.bfloat16))
-    fusion = build(case.batch * case.heads, case.queries, case.keys, torch.cuda.get_device_properties(0).multi_processor_count)
-    steps = [tf.compile(f, backend="cuda", fast_math=True) for f in (before, fusion, after)]
-    shift, delta = (torch.empty([*rows, 1], device="cuda") for _ in range(2))
-    made = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-    g, q, k, v, out, dq, dk, dv = (x.flatten(0, 1) for x in (g, q, k, v, out, *made))
-    sums, summed = sums.flatten(0, 1), torch.empty(q.shape, device="cuda")
-
-    def call() -> Sequence[torch.Tensor]:
-        steps[0](g, out, sums, out=(shift, delta))
-        steps[1](g, q, k, v, shift, delta, out=(dv, dk, summed))
-        steps[2](summed, out=dq)
-        return made
-
-    return call
-
-
 def measure(case: Case, sweep: int, given: Sequence[tuple[int, ...]]) -> list[str]:
     """The lines of a case."""
     q, k, v = case.arguments()
@@ -162,12 +130,6 @@ def measure(case: Case, sweep: int, given: Sequence[tuple[int, ...]]) -> list[st
         sys.exit(f"{case.name}: off by {off}, and torch by {[limit / 2 for limit in limits]}")
     calls: dict[str, Callable[[], object]] = {**others}
     calls[f"taskfuse: {len(run.kernels)} kernels, expected {run.schedule.us if run.schedule else 0:.0f} us"] = lambda: run(*ordered, out=made)
-    by_hand = one_walk(case, g, q, k, v, out, sums)
-    if by_hand is not None:
-        off = errors(case, by_hand(), exact)
-        if not all(e <= limit for e, limit in zip(off, limits, strict=True)):
-            sys.exit(f"{case.name}: one walk is off by {off}, and torch by {[limit / 2 for limit in limits]}")
-        calls["taskfuse, one walk by hand"] = by_hand
     calls |= walks(case, sweep, given) if sweep or given else {}
     times = in_turn(list(calls.values()))
     best = min(times[: len(others)])

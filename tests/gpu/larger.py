@@ -27,7 +27,6 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "gemm_stream_k": [[(128, 512), (192, 512)]],  # its extents are constants
     "gemm_multistage": [[(1000, 512), (712, 512)]],
     "gemm_quad_pairs": [[(512, 256), (320, 256)]],
-    "attention_backward": [[(1, 128, 128)] * 4 + [(1, 128, 1)] * 2],  # its extents are constants
 }
 
 ULP = {
@@ -61,7 +60,6 @@ ULP = {
     "gemm_fp8_scaled": 40,  # Hopper adds products of 8-bit floats with fewer bits
     "moe": 4,
     "linear_attention": 8,
-    "attention_backward": 1,
 }
 """The bound on the difference from the exact result, in ulp as in tests/examples: what CUDA's functions are allowed (CUDA C++ Programming Guide, "Mathematical
 Functions") through each fusion."""
