@@ -120,12 +120,3 @@ def test_a_lowered_factor_in_registers_runs_in_parallel() -> None:
     assert binary.diagnostics == ()
     assert binary.resources is not None
     assert binary.resources.stack == 0
-
-
-@pytest.mark.parametrize(("accumulate", "begins"), [("i >= 1", True), ("ko + i >= 1", False), ("1", False)])
-def test_accumulators_hold_nothing_until_a_sum_begins(accumulate: str, begins: bool) -> None:
-    """Where an iteration of an unrolled loop begins it: a condition at run time would be a branch."""
-    product = re.sub(r"accumulate .*", f"accumulate {accumulate}", MULTIPLY)
-    source = emit(parse_kernel(replaced(RS, MULTIPLY, LOOP + product)))
-    assert ("wgmma_begun<" in source.text) == begins
-    compile_ptx(source.text, source.name, SM_90A)
