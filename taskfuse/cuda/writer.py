@@ -141,7 +141,7 @@ class Writer:
         self.mbarriers = mbarriers
         self.helpers = helpers
         self._packed = packed_in(kernel)
-        self._unrolled = frozenset(s.var for s in walk(kernel) if isinstance(s, For) and s.unroll)
+        self.unrolled = frozenset(s.var for s in walk(kernel) if isinstance(s, For) and s.unroll)
         self.lines: list[str] = []
         self._scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
 
@@ -226,7 +226,7 @@ class Writer:
         ``None``: the statement does something else, the index is no such sum, or float32 lacks some of these numbers."""
         match stmt.operands:
             case (IndexOf(value=Sum() as value),) if stmt.op.cpp.moves and stmt.dtype in (int32, int64) and self.dtype(stmt.out) is float32:
-                constant = sum((term * k for term, k in value.terms if term.free <= self._unrolled), start=const(0))
+                constant = sum((term * k for term, k in value.terms if term.free <= self.unrolled), start=const(0))
             case _:
                 return None
         common = value - constant
