@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from taskfuse.errors import UnsupportedError
@@ -101,17 +102,17 @@ class Forms:
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
-            self._add_to("with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))
-            self._add_to("with long sums of products in chunks", lambda last: chunk_long_products(last.fusion, extent), anew=True)
-            self._add_to("with packed factors of products", lambda last: pack_products(last.fusion, extent), anew=True)
-            self._add_to("with long sums in chunks", lambda last: chunk_long_sums(last.fusion, extent), anew=True)
-            self._add_to("with short sums element by element", lambda last: unroll_short_sums(last.fusion, extent))
-            self._add_to("with widened tensors at each reader", lambda last: narrowed(last.fusion, extent))
-            self._add_to("with narrow copies at cuts", lambda last: copied_narrow(last, extent))
-            self._add_to("with wide tensors at each reader", lambda last: repeated(last.fusion, extent))
-            self._add_to("with tensors computed on both sides of cuts", lambda last: again(last, extent))
-            self._add_to("without axes of one element", lambda last: without_unit_axes(last.fusion))
-            self._add_to("with positions where they are read", lambda last: positions_where_read(last.fusion, extent))
+            self._add_to(best, "with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))
+            self._add_to(best, "with long sums of products in chunks", lambda last: chunk_long_products(last.fusion, extent), anew=True)
+            self._add_to(best, "with packed factors of products", lambda last: pack_products(last.fusion, extent), anew=True)
+            self._add_to(best, "with long sums in chunks", lambda last: chunk_long_sums(last.fusion, extent), anew=True)
+            self._add_to(best, "with short sums element by element", lambda last: unroll_short_sums(last.fusion, extent))
+            self._add_to(best, "with widened tensors at each reader", lambda last: narrowed(last.fusion, extent))
+            self._add_to(best, "with narrow copies at cuts", lambda last: copied_narrow(last, extent))
+            self._add_to(best, "with wide tensors at each reader", lambda last: repeated(last.fusion, extent))
+            self._add_to(best, "with tensors computed on both sides of cuts", lambda last: again(last, extent))
+            self._add_to(best, "without axes of one element", lambda last: without_unit_axes(last.fusion))
+            self._add_to(best, "with positions where they are read", lambda last: positions_where_read(last.fusion, extent))
 
         def gather() -> Script | None:
             form = gathered(fusion)
@@ -173,14 +174,18 @@ class Forms:
         """A form, if there is one."""
         return result(make, None, f"no form {what}", self._faults)
 
-    def _add_to(self, what: str, make: Callable[[Search], Script | None], *, anew: bool = False) -> None:
-        """Search a form of the form that is the fastest so far, so that forms add up.
+    def _add_to(self, first: Search, what: str, make: Callable[[Search], Script | None], *, anew: bool = False) -> None:
+        """Search a form of the form that is the fastest so far, so that forms add up; if that is no faster, of the form with which this began: an earlier one
+        may have been in its way.
 
         Args:
             anew: begin with a segment per tensor, not with the segments of that one.
         """
         last = min(self._searches, key=lambda search: search.us)
-        self._add(what, lambda: make(last), last.moves[len(self._moves) :], None if anew else last)
+        for start in dict.fromkeys((last, first)):
+            self._add(what, partial(make, start), start.moves[len(self._moves) :], None if anew else start)
+            if min(search.us for search in self._searches) < last.us:
+                break
 
     def _add(self, what: str, make: Callable[[], Script | None], moves: tuple[str, ...] = (), begun: Search | None = None) -> None:
         """Search a form, if there is one.

@@ -12,6 +12,7 @@ from taskfuse.errors import LoweringError, ProofError, ScheduleError
 from taskfuse.runtime import automatic
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers import forms, segment_search, segment_ways, segmenter
+from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import INTERNAL
 from taskfuse.schedulers.schedule import Chosen, Sizes
 from taskfuse.schedulers.script import Script
@@ -114,6 +115,32 @@ def test_the_bound_of_a_form_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forms, "gathered", copied)
     monkeypatch.setattr(forms, "roofline", planted(lambda: KeyError("planted")))
     assert "no form in gather form: internal error" in chosen(built(two_steps)).explain()
+
+
+def test_a_form_is_searched_of_the_first_one_where_it_adds_nothing_to_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def form(word: str) -> Callable[..., Script]:
+        def made(given: Any, *_: object) -> Script:
+            script = Script(tf.copy_fusion(given.fusion if isinstance(given, Search) else given)[0])
+            script.comment(word)
+            return script
+
+        return made
+
+    us = {(): 10.0, ("# wide",): 8.0, ("# wide", "# again"): 9.0, ("# again",): 7.0}
+    for module, name in STAGES.values():
+        if module is forms:
+            monkeypatch.setattr(forms, name, always(None))
+    monkeypatch.setattr(forms, "repeated", form("wide"))
+    monkeypatch.setattr(forms, "again", form("again"))
+
+    def expected(search: Search) -> float:
+        return us[search.moves]
+
+    for name in ("us", "least"):
+        monkeypatch.setattr(Search, name, property(expected))
+    fusion = built(two_sums)
+    found = forms.Forms(fusion, Sizes(fusion, None, DEFAULT), None, None, Budget(), []).segmentation("planted")
+    assert found.moved == ("# again",)
 
 
 def test_without_any_search_each_tensor_has_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
