@@ -126,7 +126,7 @@ def test_a_form_is_searched_of_the_first_one_where_it_adds_nothing_to_the_fastes
 
         return made
 
-    us = {(): 10.0, ("# wide",): 8.0, ("# wide", "# again"): 9.0, ("# again",): 7.0}
+    us: dict[tuple[str, ...], float] = {(): 10.0, ("# wide",): 8.0, ("# wide", "# again"): 9.0, ("# again",): 7.0}
     for module, name in STAGES.values():
         if module is forms:
             monkeypatch.setattr(forms, name, always(None))
