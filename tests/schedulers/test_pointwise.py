@@ -145,7 +145,9 @@ def test_rows_that_end_within_a_vector_are_loaded_in_vectors() -> None:
     assert "pad(greatest" not in text
 
 
-def test_what_few_columns_need_is_loaded_for_them() -> None:
+def test_columns_that_are_left_out_are_not_loaded() -> None:
     fusion = padded_weights(100)
     tf.schedulers.pointwise(fusion)
-    assert "pad(greatest" in str(tf.lower(fusion))
+    text = str(tf.lower(fusion))
+    assert " < 100" in text
+    assert "<- x[" not in text
