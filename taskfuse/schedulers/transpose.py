@@ -47,7 +47,7 @@ from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.schedulers.tile_sides import AxisDigit, Sides, tile_sides, turned_along
 from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, Target
 
-MOST_PADDING = 4
+MOST_PADDING = 8
 """The most elements of tiles for each of the outputs: where a side is two neighbors that a view moves apart, tiles are nearly empty."""
 CHUNKS = 8
 """Chunks of a vector's size that are permuted with one another: 128 bytes, all banks."""
