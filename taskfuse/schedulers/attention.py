@@ -214,8 +214,8 @@ class _Walk:
         script.comment("one walk over the keys")
         keys = Keys(fusion)
         along = _place(fusion, found.reductions[0], found.reductions[0].logical, found.scores.root[found.m], keys)
-        of_rows = {} if not found.is_masked else {"rows": config.rows * config.cluster, "along": along}
-        script.cascade(found.reductions, config.chunk, **of_rows)
+        rows = config.rows * config.cluster if found.is_masked else None
+        script.cascade(found.reductions, config.chunk, rows=rows, along=along if found.is_masked else None)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")
         self._copies()
