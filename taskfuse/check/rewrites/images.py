@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations, product
 
-from taskfuse.check.rewrites.elements import ElementPairs, chosen, holds, is_equal, learn
+from taskfuse.check.rewrites.digits import digits_of
+from taskfuse.check.rewrites.elements import ElementPairs, chosen, holds, learn
 from taskfuse.check.rewrites.sides import At, Different, points
 from taskfuse.check.rewrites.sums import DEPTH, TermPart, eliminated, reduced_points
 from taskfuse.ir.scalar import (
@@ -34,9 +35,7 @@ from taskfuse.ir.scalar import (
     lt,
     not_,
     prove,
-    simplify,
     substitute,
-    sym,
 )
 from taskfuse.kir.operands import Access, IndexOf
 from taskfuse.kir.witness import Definition, Reduce, operands_of
@@ -244,17 +243,11 @@ class _Images:
         reached: list[Expr] = []
         extents = dict((v.name, n) for v, n in part.variables)
         for v, _ in self.written.variables:
-            e = to[v.name]
-            digits = _digits(e, extents, self.facts)
-            if digits is None or any(name in own for name, _ in digits):
+            digits = digits_of(to[v.name], v, extents, self.facts)
+            if digits is None or not own.keys().isdisjoint(digits.values):
                 return None
-            rest: Expr = v - simplify(substitute(e, dict.fromkeys(extents, ZERO)), self.facts)
-            size: Expr = ONE
-            for k, (name, weight) in enumerate(digits):
-                digit = rest // weight
-                own[name] = digit if k == len(digits) - 1 else digit % extents[name]
-                size = weight * extents[name]
-            reached += [ge(rest, 0), lt(rest, size)]
+            own |= digits.values
+            reached += [ge(digits.rest, 0), lt(digits.rest, digits.size)]
         if len(own) < len(extents):
             return None
         return tuple(c for condition in (*reached, *(substitute(c, own) for c in part.conditions)) for c in _bounds(condition))
@@ -266,27 +259,6 @@ def _number(digits: Sequence[tuple[Sym, Expr]]) -> Expr:
     for v, n in digits:
         value = value * n + v
     return value
-
-
-def _digits(e: Expr, extents: Mapping[str, Expr], facts: Facts) -> list[tuple[str, Expr]] | None:
-    """The variables of an expression with what each counts, the smallest first, if they are digits of it; ``None`` if not."""
-    names = [n for n in extents if n in e.free]
-    start = substitute(e, dict.fromkeys(names, ZERO))
-    left = {name: simplify(substitute(e, {**dict.fromkeys(names, ZERO), name: ONE}) - start, facts) for name in names}
-    total: Expr = start
-    for name, weight in left.items():
-        total = total + weight * sym(name)
-    if not is_equal(total, e, facts):
-        return None
-    found: list[tuple[str, Expr]] = []
-    size: Expr = ONE
-    while left:
-        name = next((n for n, weight in left.items() if is_equal(weight, size, facts)), None)
-        if name is None:
-            return None
-        found.append((name, left.pop(name)))
-        size = size * extents[name]
-    return found
 
 
 def _bounds(condition: Expr) -> Iterator[Expr]:

@@ -258,7 +258,7 @@ def _expanded(part: TermPart, form: CombineForm, elements: ElementPairs, facts: 
         case Whole() as rule if (updates := sent(rule, operand.side, form.combine, form.wide)) is not None:
             before = operand.side.at(Access(rule.parts[0], rule.places[0]), points(_index(operand)))
             yield from _expanded(replace(part, operands=(before,)), form, elements, facts)
-            for s in sent_terms(operand.side, updates, _index(operand), elements.symbol):
+            for s in sent_terms(operand.side, updates, _index(operand), elements.symbol, facts):
                 yield from _expanded(_joined(part, s.variables, s.conditions, part.body, (s.term,)), form, elements, facts)
         case _:
             yield part

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from taskfuse.check.rewrites.digits import digits_of
 from taskfuse.check.rewrites.sides import At, Definitions
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
-from taskfuse.ir.scalar import ONE, TRUE, Expr, Sum, Sym, const, eq, ge, lt, substitute, sym
+from taskfuse.ir.scalar import TRUE, Expr, Facts, Sym, eq, ge, lt, substitute, sym
 from taskfuse.kir.witness import Definition, Send, Whole
 
 
@@ -41,7 +42,7 @@ def sent(rule: Whole, side: Definitions, combine: Combine, wide: DType) -> list[
 
 
 def sent_terms(
-    side: Definitions, updates: Sequence[tuple[Definition, tuple[Expr, ...], Expr]], index: Sequence[Expr], symbol: Callable[[], Sym]
+    side: Definitions, updates: Sequence[tuple[Definition, tuple[Expr, ...], Expr]], index: Sequence[Expr], symbol: Callable[[], Sym], facts: Facts
 ) -> Iterator[SentTerms]:
     """Of each update the points whose place is an index. ``symbol``: makes a new one."""
     for d, place, condition in updates:
@@ -49,27 +50,10 @@ def sent_terms(
         extents = {f"i{k}": n for k, n in enumerate(d.shape)}
         at: dict[str, Expr] = {}
         for e, there in zip(place, index, strict=True):
-            at |= {name: value for name, value in _digits(e, there, extents).items() if name not in at}
+            digits = digits_of(e, there, extents, facts)
+            at |= {name: value for name, value in (digits.values if digits is not None else {}).items() if name not in at}
         variables = {name: (symbol(), n) for name, n in extents.items() if name not in at}
         at |= {name: v for name, (v, _) in variables.items()}
         conditions = [eq(substitute(e, at), there) for e, there in zip(place, index, strict=True)]
         conditions += [c for name, n in extents.items() for c in (ge(at[name], 0), lt(at[name], n))]
         yield SentTerms(side.at(d.rule.operand, at), tuple(variables.values()), (*conditions, substitute(condition, at)))
-
-
-def _digits(e: Expr, there: Expr, extents: Mapping[str, Expr]) -> dict[str, Expr]:
-    """The values of symbols at which ``e``, of which they are digits, is ``there``; none if it is another expression.
-
-    The first has step 1, and each other one the number of values of those before: so at most one value of each, in its range, gives the sum.
-    """
-    steps = [(ONE, e)] if isinstance(e, Sym) else [(const(k), term) for term, k in e.terms] if isinstance(e, Sum) and not e.const else []
-    found, size = dict[str, Expr](), ONE
-    while steps:
-        step = next(((k, s) for k, s in steps if k is size and isinstance(s, Sym) and s.name in extents and s.name not in found), None)
-        if step is None:
-            return {}
-        steps.remove(step)
-        name = str(step[1])
-        found[name] = there // size % extents[name] if steps else there // size
-        size = size * extents[name]
-    return found
