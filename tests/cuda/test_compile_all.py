@@ -102,8 +102,8 @@ def code(source: Source) -> list[str]:
 
 
 def digest() -> str:
-    """A hash of the texts of every sixth example."""
-    some = {case.name: lowered(case) for case in islice(CASES, 0, None, 6)}
+    """A hash of the texts of every third example."""
+    some = {case.name: lowered(case) for case in islice(CASES, 0, None, 3)}
     return hashlib.sha256("".join(source.text for source in texts(some, "dense").values()).encode()).hexdigest()
 
 

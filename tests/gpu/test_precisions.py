@@ -51,8 +51,11 @@ def is_exact(call: Any, fusion: tf.Fusion, layout: tuple[str, str]) -> None:
     assert np.array_equal(found.astype(np.float64), exact.astype(result.dtype.numpy).astype(np.float64))
 
 
-@pytest.mark.filterwarnings("ignore:.*registers spill")  # a thread with 8 x 8 sums has none to spare
-@pytest.mark.parametrize("layout", LAYOUTS, ids=" ".join)
+NO_SPARE = pytest.mark.filterwarnings("ignore:.*registers spill to local memory. [1-8] bytes")
+"""With 8 x 8 sums a thread of this layout has no register to spare (NVRTC 13.0)."""
+
+
+@pytest.mark.parametrize("layout", [pytest.param(own, marks=[NO_SPARE] if own == ("mk", "kn") else []) for own in LAYOUTS], ids=" ".join)
 def test_products_on_cuda_cores(layout: tuple[str, str]) -> None:
     """Threads that turn factors with k last, and those that do not, rows of any length."""
     for size, config in (((129, 70, 77), SimtGemmConfig(8, 8)), ((256, 256, 128), SimtGemmConfig(8, 8, 16)), ((33, 500, 3), SimtGemmConfig(4, 4, 4))):

@@ -41,12 +41,10 @@ def test_random_cases(mix: Mix) -> None:
     compared = 0
     for seed in range(8):
         case = random_case_of(seed, mix)
-        if case.kernel is not None and points(case.kernel, case.sizes) < MOST:
+        if case.kernel is not None and compared < 5 and points(case.kernel, case.sizes) < MOST:
             arguments = case.arguments()
             assert equal(meaning(case.kernel, arguments, case.sizes), evaluate(case.plain, arguments, MODULAR)), seed
             compared += 1
-        if compared == 3:
-            break
     assert compared >= 2
 
 

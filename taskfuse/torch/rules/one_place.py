@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
+import numpy as np
+
+from taskfuse.dtypes import float32
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.elementwise_function import Elementwise
+from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Pointwise, Read, ScalarRead, View
 from taskfuse.ir.scalar import ONE, ZERO, Const
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import add, ge, logical_and, lt, where
 from taskfuse.ops.build import define_pointwise
 
-OF_ZEROS = frozenset(("add", "sub", "copy", "cast", "neg"))
-"""Functions that are zero where all their operands are."""
 MOST = 64
 """Tensors between a sum and the choice, at most."""
 
@@ -122,9 +124,18 @@ def _constant(tv: TensorView) -> bool | None:
 
 
 def _is_zero(tv: TensorView) -> bool:
-    """Whether a tensor is zero or, by a factor that is infinite or NaN, NaN."""
+    """Whether a tensor of floats is zero or, by a factor that is infinite or NaN, NaN."""
     expr = tv.definition
-    if not isinstance(expr, Pointwise):
+    if not isinstance(expr, Pointwise) or not tv.dtype.is_float:
         return False
     zeros = [_is_zero(o.tensor) if isinstance(o, Read) else isinstance(o, Literal) and o.value == 0 for o in expr.operands]
-    return any(zeros) if expr.op is ELEMENTWISE["mul"] else expr.op.name in OF_ZEROS and all(zeros)
+    if expr.op is ELEMENTWISE["mul"]:
+        return any(zeros)
+    return all(zeros[1:] if expr.op.rule is DTypeRule.SELECT else zeros) and _keeps_zero(expr.op)
+
+
+@cache
+def _keeps_zero(op: Elementwise) -> bool:
+    """Whether a function is zero where all its operands are."""
+    with np.errstate(all="ignore"):
+        return op.computes_in(float32) and bool(np.all(op.function(*[np.zeros(1, np.float32)] * op.arity) == 0))
