@@ -156,3 +156,14 @@ def test_what_is_refused_stays_as_it_was(schedule: Callable[..., object]) -> Non
     if schedule is tf.schedulers.back_to_back:
         with pytest.raises(UnsupportedError, match="no maximum is taken between the products"):
             tf.schedulers.attention(fusion, tf.schedulers.AttentionConfig(1, 64))
+
+
+def test_the_copy_engine_has_until_the_next_results_to_read_a_tile() -> None:
+    """The wait for it stands before the tile is written again, not behind the store, where it would be in the way of the next rows."""
+    fusion = attention(64, heads=("B",))
+    tf.schedulers.attention(fusion, AttentionConfig(1, 32, 2, blocks=3, query_stages=2, staged=1))
+    lines = [line.strip() for line in str(tf.lower(fusion)).splitlines()]
+    wait, store = lines.index("WAIT_GROUP bulk.read <= 0"), lines.index("COMMIT bulk")
+    write = next(k for k, line in enumerate(lines) if line.startswith("STMATRIX"))
+    products = [k for k, line in enumerate(lines) if line.startswith("WGMMA")]
+    assert max(products) < wait < write < store
