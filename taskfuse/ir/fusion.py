@@ -459,6 +459,29 @@ class Fusion:
         self.tasks.check()
 
     @checked
+    def order(self, tensors: Sequence[TensorView]) -> None:
+        """Let the code of ``tensors`` come in this order wherever what they read, and the loops and tasks that they share, leave a choice.
+
+        Without a choice of the caller's, tensors come in the order in which they were made. Where an asynchronous product is issued decides what
+        runs while it does, and which values are in registers meanwhile.
+
+        Raises:
+            FusionError: one is given twice, is an input, or is of another fusion.
+        """
+        for k, tv in enumerate(tensors):
+            if not isinstance(cast("object", tv), TensorView) or tv.fusion is not self or tv.is_input or among(tv, tensors[:k]):
+                reason = f"{shown(tv)} is not a computed tensor of it, or is given twice"
+                raise FusionError(fusion=self.name, reason=reason, help="give each tensor of which code is made once", location=caller())
+        others = [tv for tv in self._tensors.values() if not among(tv, tensors)]
+        first = min((tv.id for tv in tensors), default=0)
+        ordered = [*(tv for tv in others if tv.id < first), *tensors, *(tv for tv in others if tv.id > first)]
+        for tv, number in zip(ordered, sorted(tv.id for tv in ordered), strict=True):
+            tv.id = number
+        self._tensors = {tv.name: tv for tv in ordered}
+        self._exprs = None
+        self.tasks.changes += 1
+
+    @checked
     def resident_blocks(self, count: object) -> None:
         """Bound the registers of a thread so that they allow ``count`` resident blocks per multiprocessor.
 
