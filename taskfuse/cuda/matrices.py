@@ -87,22 +87,6 @@ __device__ __forceinline__ void wgmma_retired(int (&accumulators)[count]) {
 }""",
     arch=90,
 )
-WGMMA_BEGUN = Helper(
-    "wgmma_begun",
-    """\
-// a sum begins: what its accumulators held is not read, so no register holds it until here
-template <int count>
-__device__ __forceinline__ void wgmma_begun(float* accumulators) {
-#pragma unroll
-  for (int i = 0; i < count; ++i) asm volatile("" : "=f"(accumulators[i]));
-}
-template <int count>
-__device__ __forceinline__ void wgmma_begun(int* accumulators) {
-#pragma unroll
-  for (int i = 0; i < count; ++i) asm volatile("" : "=r"(accumulators[i]));
-}""",
-    arch=90,
-)
 WGMMA_FACTOR = Helper(
     "wgmma_factor",
     """\

@@ -206,10 +206,6 @@ class StatementPrinter:
                 a = w.address(stmt.a, scope) if isinstance(stmt.a, Access) else matrices.descriptor(w, stmt.a, scope)
                 operands = a, matrices.descriptor(w, stmt.b, scope)
                 self._in_flight[stmt.acc.buffer] = self._batches
-                if stmt.accumulate is not TRUE and stmt.accumulate.free <= w.unrolled:
-                    w.helpers.add(matrices.WGMMA_BEGUN)
-                    count, begins = stmt.accumulators.count, scope.indices.text(not_(stmt.accumulate))
-                    w.line(scope, f"if ({begins}) {matrices.WGMMA_BEGUN.name}<{count}>({w.address(stmt.acc, scope)});")
                 w.call(scope, matrices.wgmma(stmt), w.address(stmt.acc, scope), *operands, scope.indices.text(stmt.accumulate))
             case Mma(acc=acc, a=a, b=b):
                 w.call(scope, matrices.mma(stmt), *(w.address(r, scope) for r in (acc, a, b)))
