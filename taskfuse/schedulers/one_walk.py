@@ -67,10 +67,12 @@ class OneWalkConfig(Parameters):
     Attributes:
         stages: chunks of each streamed factor in Shared memory.
         blocks: which take the tiles of rows in turn; all are resident at once, one on a multiprocessor.
+        in_turn: the warpgroups begin their chunks one after the other, so that one computes functions while the other multiplies.
     """
 
     stages: int = 2
     blocks: int = 132
+    in_turn: bool = True
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -78,7 +80,9 @@ class OneWalkConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        return f"2 warpgroups of {WGMMA_ROWS} rows, chunks of {CHUNK}, {self.stages} stages, {self.blocks} blocks in turn"
+        return (
+            f"2 warpgroups of {WGMMA_ROWS} rows, chunks of {CHUNK}, {self.stages} stages, {self.blocks} blocks{', warpgroups in turn' if self.in_turn else ''}"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +95,7 @@ class OneWalk:
     def shared_bytes(self, config: OneWalkConfig) -> int:
         """Shared memory of a block: what it holds, rings of streamed factors, of the factor beside the walk, and the tile that is added."""
         factors = 2 * (ROWS * sum(self.walk.depths) + config.stages * CHUNK * sum(width for _, width in self.walk.factors))
-        return factors + 2 * 2 * CHUNK * ROWS + 4 * CHUNK * PART + 8 * config.stages * CHUNK
+        return factors + 2 * 2 * CHUNK * ROWS + 4 * CHUNK * self.walk.depths[0] + 8 * config.stages * CHUNK
 
 
 @tries_parameters
@@ -192,7 +196,7 @@ class _OneWalk(BackToBackWalk):
 
     def __init__(self, script: Script, found: OneWalk, config: OneWalkConfig) -> None:
         super().__init__(script, found.walk, BackToBackConfig(ROWS // WGMMA_ROWS, CHUNK, config.stages))
-        self.blocks, self.beside = config.blocks, found.beside
+        self.blocks, self.beside, self.in_turn = config.blocks, found.beside, config.in_turn
         self.head = 2
 
     def _cascade(self) -> tuple[TensorView, ...]:
@@ -347,7 +351,7 @@ class _OneWalk(BackToBackWalk):
             uses = storage_uses(self.fusion, tv)
             if len(uses) == 1 and among(uses[0].output, self.late):
                 script.on(tv).inline_at(head + 9)
-        script.inline_at([self.own, self.staged], head + 2)
+        script.on(self.own).inline_at(head + 2)
         script.on(self.zero).inline_at(4)
 
     def _roles(self) -> None:
@@ -355,8 +359,11 @@ class _OneWalk(BackToBackWalk):
         before = [tv for tv in self.chunks if not among(tv, (*self.late, *self.both))]
         needed = [tv for tv in before if any(depends(fusion, late, (tv,)) for late in self.late)]
         rest = [tv for tv in before if not among(tv, needed)]
-        code = [self.first[0], *needed, self.first[1], *self.late, self.turned, *self.both, *rest, *self.last]
+        soon = [tv for tv in self.last if any(among(use.output, [tv]) for one in self.both for use in one.uses)]  # while the others' factors are rounded
+        code = [self.first[0], *needed, self.first[1], *self.late, self.turned, *self.both, *soon, *rest, *(tv for tv in self.last if not among(tv, soon))]
         script.order(code)
+        for tv in (self.first[0], *needed[-1:]) if self.in_turn else ():
+            script.on(tv).take_turns(P.TIDy)
         load = script.task([*self.held, *self.streamed, *self.values], "load")
         tasks = [*([script.task(self.rows, "rows")] if self.rows else []), script.task(code, "walk")]
         consumer = script.grouped([*tasks, script.task([tv for group in self.results for tv in group], "results")], "consumer")
