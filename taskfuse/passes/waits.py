@@ -6,7 +6,6 @@ for both.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -25,8 +24,7 @@ class JoinWaits:
     """Wait once for consecutive products, and as late as possible for the last of them.
 
     Requires: a verified kernel. Ensures: the same behavior: a wait for all products is removed if only other products stand between it and the next wait, and
-    the next wait leaves the youngest products in flight up to the first statement that reads them or synchronizes. Where other products stand behind a wait
-    in an open batch, these are a batch of their own, and are issued before it.
+    the next wait leaves the youngest products in flight up to the first statement that reads them or synchronizes.
     """
 
     name: ClassVar[str] = "join-waits"
@@ -37,7 +35,7 @@ class JoinWaits:
         found = _Waits()
         found.pass_body(body)
         dropped = {id(s) for s in found.dropped}
-        return replace(kernel, body=found.late(found.behind(body, dropped))) if dropped else kernel
+        return replace(kernel, body=found.late(map_stmts(body, lambda s: () if id(s) in dropped else s))) if dropped else kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,6 @@ class _Waits:
         done: the arrays in registers of products that it waits for.
         issued: those of products behind it.
         batches: how many of these are closed.
-        closed: statements before which an open batch is closed, and which a wait for all older ones then precedes.
     """
 
     dropped: list[Stmt] = field(default_factory=list["Stmt"])
@@ -68,27 +65,11 @@ class _Waits:
     done: set[str] = field(default_factory=set[str])
     issued: set[str] = field(default_factory=set[str])
     batches: int = 0
-    closed: set[int] = field(default_factory=set[int])
 
     def pass_body(self, body: Body) -> None:
         """Visit statements in turn."""
-        for k, stmt in enumerate(body):
-            if self.last is not None and self.issued and self.batches == 0 and not _is_of_queue((stmt,)) and _waits_for_all(body[k:]):
-                self.dropped.append(self.last)
-                self.closed.add(id(stmt))
-                self.last = None
-            self._pass(stmt)
-
-    def behind(self, body: Body, dropped: Collection[int]) -> Body:
-        """Statements without the waits that are not needed, and with batches that are closed, and waited for but for the youngest."""
-        found: list[Stmt] = []
         for stmt in body:
-            if id(stmt) in self.closed:
-                found += (Commit(Queue.WGMMA), WaitGroup(Queue.WGMMA, 1))
-            if id(stmt) not in dropped:
-                inner = bodies(stmt)
-                found.append(with_bodies(stmt, tuple(self.behind(b, dropped) for b in inner)) if inner else stmt)
-        return tuple(found)
+            self._pass(stmt)
 
     def _pass(self, stmt: Stmt) -> None:
         match stmt:
@@ -147,29 +128,6 @@ def _held(stmt: Wgmma) -> set[str]:
 def _multiplies(body: Body) -> bool:
     """True for nothing but products."""
     return all(isinstance(s, Wgmma) or (isinstance(s, Bind | For) and _multiplies(s.body)) for s in body)
-
-
-def _is_of_queue(body: Body) -> bool:
-    """True for products, and what opens, closes and awaits their batches."""
-    return all(
-        isinstance(s, Wgmma | WgmmaFence) or (isinstance(s, Commit | WaitGroup) and s.queue is Queue.WGMMA) or (_is_straight(s) and _is_of_queue(*bodies(s)))
-        for s in body
-    )
-
-
-def _is_straight(stmt: Stmt) -> bool:
-    """True for a statement whose body is code that each thread runs once for each of a known number of indices."""
-    return isinstance(stmt, Bind) or (isinstance(stmt, For) and stmt.unroll)
-
-
-def _waits_for_all(body: Body) -> bool:
-    """True if the next wait for products, which all paths through some statements reach, leaves none in flight."""
-    for s in body:
-        if isinstance(s, WaitGroup) and s.queue is Queue.WGMMA:
-            return s.pending == 0
-        if any(isinstance(x, WaitGroup) and x.queue is Queue.WGMMA for x in walk(s)):
-            return isinstance(s, Bind) and _waits_for_all(s.body)
-    return False
 
 
 def _at_end(stmt: Stmt) -> WaitGroup | None:
