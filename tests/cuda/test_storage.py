@@ -1,10 +1,9 @@
 """Offsets of elements."""
 
 import itertools
+import re
 
 import pytest
-
-import re
 
 from taskfuse.cuda.source import emit
 from taskfuse.cuda.storage import joined
