@@ -3,8 +3,9 @@
 ``python benchmarks/attention_backward.py [--write] [--only NAME ...] [--sweep N] [--configs PARAMETERS ...]``. Random bfloat16 inputs, poisoned outputs, which
 are compared with float64: the error may be twice that of torch's best. Medians of 20 replays of CUDA graphs, all runners of a case replayed in turn. The
 operations are those of five products, of which causal ones count half, whatever a kernel computes again. torch's result and logarithms of sums are given to
-all. Where it fits, one walk is measured, too (``tf.schedulers.one_walk``), whose gradient of queries blocks add up in memory, in no order. ``--sweep N`` also measures each walk alone, by the choice of the cost model and the N candidates after it; ``--configs`` by these parameters, the fields
-of a ``BackToBackConfig`` in order: ``2,64,3``.
+all. Where it fits, one walk is measured, too (``tf.schedulers.one_walk``), whose gradient of queries blocks add up in memory, in no order. ``--sweep N`` also
+measures each walk alone, by the choice of the cost model and the N candidates after it; ``--configs`` by these parameters, the fields of a
+``BackToBackConfig`` in order: ``2,64,3``.
 """
 
 from __future__ import annotations
