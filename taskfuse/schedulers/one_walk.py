@@ -56,8 +56,8 @@ LOADING, BESIDE, CONSUMING = 24, 72, 208
 consumer, 32 beside."""
 MOST = 256
 """The most columns of all last products: 128 registers of sums."""
-CYCLES = 3900.0
-"""Cycles of a chunk of an H200 with 128 columns of each sum, and what they grow with: the products."""
+CYCLES = 4300.0
+"""Cycles of a chunk on an H200 if each product has 128 terms or columns; they are assumed to grow with these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,13 @@ class OneWalkConfig(Parameters):
     Attributes:
         stages: chunks of each streamed factor in Shared memory.
         blocks: which take the tiles of rows in turn; all are resident at once, one on a multiprocessor.
+        slots: chunks of the factor of the product beside the walk in Shared memory: how far that may be behind.
         in_turn: the warpgroups begin their chunks one after the other, so that one computes functions while the other multiplies.
     """
 
     stages: int = 2
     blocks: int = 132
+    slots: int = 3
     in_turn: bool = True
 
     def __post_init__(self) -> None:
@@ -80,9 +82,8 @@ class OneWalkConfig(Parameters):
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        return (
-            f"2 warpgroups of {WGMMA_ROWS} rows, chunks of {CHUNK}, {self.stages} stages, {self.blocks} blocks{', warpgroups in turn' if self.in_turn else ''}"
-        )
+        turn = ", warpgroups in turn" if self.in_turn else ""
+        return f"2 warpgroups of {WGMMA_ROWS} rows, chunks of {CHUNK}, {self.stages} stages, {self.slots} slots beside, {self.blocks} blocks{turn}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +96,7 @@ class OneWalk:
     def shared_bytes(self, config: OneWalkConfig) -> int:
         """Shared memory of a block: what it holds, rings of streamed factors, of the factor beside the walk, and the tile that is added."""
         factors = 2 * (ROWS * sum(self.walk.depths) + config.stages * CHUNK * sum(width for _, width in self.walk.factors))
-        return factors + 2 * 2 * CHUNK * ROWS + 4 * CHUNK * self.walk.depths[0] + 8 * config.stages * CHUNK
+        return factors + 2 * config.slots * CHUNK * ROWS + 4 * CHUNK * self.walk.depths[0] + 8 * config.stages * CHUNK
 
 
 @tries_parameters
@@ -180,8 +181,8 @@ def _planned(fusion: Fusion, found: OneWalk, extent: Sizes) -> tuple[Option[OneW
         count *= extent(root[p].extent)
     blocks = int(min(target.sms, count))
     chunks = extent(ceildiv(root[walk.step].extent, CHUNK))
-    for stages in (2, 3):
-        config = OneWalkConfig(stages, blocks)
+    for stages, slots in ((2, 3), (2, 2), (3, 2)):
+        config = OneWalkConfig(stages, blocks, slots)
         if found.shared_bytes(config) + BARRIER_BYTES <= target.limits.block_shared:
             share = (sum(walk.depths) + sum(walk.columns) + walk.depths[0]) / (5 * ROWS)
             us = target.kernel_us(-(-count // blocks) * chunks * CYCLES * share / target.clock_mhz, target.dram_us(bytes_of(fusion, extent)))
@@ -196,7 +197,7 @@ class _OneWalk(BackToBackWalk):
 
     def __init__(self, script: Script, found: OneWalk, config: OneWalkConfig) -> None:
         super().__init__(script, found.walk, BackToBackConfig(ROWS // WGMMA_ROWS, CHUNK, config.stages))
-        self.blocks, self.beside, self.in_turn = config.blocks, found.beside, config.in_turn
+        self.blocks, self.slots, self.beside, self.in_turn = config.blocks, config.slots, found.beside, config.in_turn
         self.head = 2
 
     def _cascade(self) -> tuple[TensorView, ...]:
@@ -338,7 +339,7 @@ class _OneWalk(BackToBackWalk):
         super()._rings()
         for tv in self.values:
             self.script.on(tv).circular_buffer(self.config.stages).set_atom(atoms.TMA_LOAD, (-1,))
-        self.script.on(self.turned).circular_buffer(2)
+        self.script.on(self.turned).circular_buffer(self.slots)
 
     def _inside(self) -> list[TensorView]:
         return [*super()._inside(), self.turned, self.own, self.staged]

@@ -13,7 +13,7 @@ from tests.gpu.device import poisoned
 SIZES = [
     ((1,), 128, 128, 128, 128, OneWalkConfig(2, 1)),
     ((2, 2), 512, 640, 128, 128, OneWalkConfig(2, 13)),
-    ((3,), 1024, 384, 64, 64, OneWalkConfig(3, 9, False)),
+    ((3,), 1024, 384, 64, 64, OneWalkConfig(3, 9, 2, False)),
     ((2,), 192, 256, 64, 128, OneWalkConfig(2, 132)),
 ]
 

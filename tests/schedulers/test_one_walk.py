@@ -16,7 +16,7 @@ from tests.schedulers.back_to_backs import arrays, of_both, of_keys
 
 CASES: dict[str, tuple[Callable[[], tf.Fusion], OneWalkConfig]] = {
     "tiles of two batch axes, more than blocks": (lambda: of_both(heads=(1, 2)), OneWalkConfig(2, 1)),
-    "columns of another number than terms, not in turn": (lambda: of_both(64, 128), OneWalkConfig(3, 2, False)),
+    "columns of another number than terms, not in turn": (lambda: of_both(64, 128), OneWalkConfig(3, 2, 2, False)),
 }
 
 
