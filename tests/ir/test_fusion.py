@@ -156,6 +156,7 @@ def test_code_comes_in_the_order_that_is_given() -> None:
     text = str(tf.lower(fusion))
     assert text.index("sin(") < text.index("cos(")
     other, (x, *_) = chain()
-    for given in ([b, b], [x], [b, other.tensor("tv2")], [3]):
+    wrong: list[Any] = [[b, b], [x], [b, other.tensor("tv2")], [3]]
+    for given in wrong:
         with pytest.raises(FusionError, match="is not a computed tensor of it, or is given twice"):
             fusion.order(given)
