@@ -1,0 +1,165 @@
+"""Updates of elements that data names, combined before they are sent: those of one thread in registers, those of a warp among its lanes.
+
+The updates of one element take turns in the L2 cache, however many threads make them: 100,000 of two elements take longer than 10 MB of updates of others.
+Which elements are updated often, such as those of a common word, data says. So a thread keeps what it has combined for the two elements that it updated last
+(a write-combining buffer), and sends it when it updates a third. At the end of the loop, lanes of a warp that hold the same element combine what they hold,
+in a tree, and one of them sends it (Westphal, "Voting and Shuffling to Optimize Atomic Operations", 2015).
+
+In kernel IR each is an update of its own. Updates of one element have no order, so one may be made later, and together with others of the same function, as
+long as nothing tells: in the loop are no statements that order memory, and no other accesses of what is updated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.copy_instructions import update, update_words
+from taskfuse.cuda.text import Helper
+from taskfuse.dtypes import DType
+from taskfuse.ir.combine import Combine
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import AtomicUpdate, Bind, Choose, Compute, For, GatherCopy, If, VectorCopy
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.walk import accesses
+
+_UNORDERING = (For, Bind, If, Compute, Choose, GatherCopy, AtomicUpdate, VectorCopy, Shuffle)
+"""Statements that order no memory, and access it as their thread."""
+
+
+def held_in(loop: For, aliases: Mapping[str, str]) -> tuple[AtomicUpdate, ...]:
+    """The updates in a loop that threads may make at its end.
+
+    Args:
+        aliases: for names of arrays other names of them.
+    """
+    if loop.queue is not None:
+        return ()
+    inside = tuple(walk(loop))
+    updates = [s for s in inside if isinstance(s, AtomicUpdate)]
+    if not any(s.values for s in updates) or not all(isinstance(s, _UNORDERING) for s in inside):
+        return ()
+    touched: set[str] = set()
+    for s in inside:
+        outs, ins = accesses(s)
+        used = {a.buffer for a in ins if not (isinstance(s, AtomicUpdate) and a == s.out)}
+        touched |= used if isinstance(s, AtomicUpdate) else used | {a.buffer for a in outs}
+    touched |= {aliases[name] for name in touched if name in aliases}
+    functions: dict[str, set[Combine]] = {}
+    for s in updates:
+        functions.setdefault(s.out.buffer, set()).add(s.combine)
+    held = (s for s in updates if s.values and s.out.buffer not in touched and len(functions[s.out.buffer]) == 1)
+    return tuple(dict.fromkeys(held))
+
+
+def held(combine: Combine, dtype: DType, width: int) -> Helper:
+    """The type of what a thread has combined for the two elements that it updated last; null: none."""
+    name, ctype = f"held_{_suffix(combine, dtype, width)}", c_type(dtype)
+    return Helper(name, f"struct {name} {{\n  {ctype}* last = nullptr;\n  {ctype}* before = nullptr;\n  {ctype} of_last[{width}] = {{}}, of_before[{width}] = {{}};\n}};")
+
+
+def hold(combine: Combine, dtype: DType, width: int) -> Helper:
+    """Combines values with what is held for an element, or holds them, and sends what is held for the element that was updated less recently."""
+    sent, kept, suffix, ctype = update(combine, dtype, width), held(combine, dtype, width), _suffix(combine, dtype, width), c_type(dtype)
+    each = range(width)
+    values = ", ".join(f"{ctype} v{k}" for k in each)
+    with_last = "\n".join(f"    held.of_last[{k}] = {_combined(combine, dtype, f'held.of_last[{k}]', f'v{k}')};" for k in each)
+    with_before = "\n".join(f"    v{k} = {_combined(combine, dtype, f'held.of_before[{k}]', f'v{k}')};" for k in each)
+    before = ", ".join(f"held.of_before[{k}]" for k in each)
+    moved = "\n".join(f"  held.of_before[{k}] = held.of_last[{k}];\n  held.of_last[{k}] = v{k};" for k in each)
+    return Helper(
+        f"hold_{suffix}",
+        f"""\
+__device__ __forceinline__ void hold_{suffix}({kept.name}& held, {ctype}* out, {values}) {{
+  if (out == held.last) {{
+{with_last}
+    return;
+  }}
+  if (out == held.before) {{
+{with_before}
+  }} else if (held.before != nullptr) {{
+    {sent.name}(held.before, {before});
+  }}
+  held.before = held.last;
+  held.last = out;
+{moved}
+}}""",
+        (sent, kept),
+        sent.arch,
+    )
+
+
+def send_together(combine: Combine, dtype: DType, width: int) -> Helper:
+    """Combines the values of the lanes that execute it and have one element, of which one sends them; null: there is nothing to send."""
+    sent, suffix, ctype = update(combine, dtype, width), _suffix(combine, dtype, width), c_type(dtype)
+    each = range(width)
+    values = ", ".join(f"{ctype} v{k}" for k in each)
+    others = "\n".join(f"    const {ctype} w{k} = __shfl_down_sync(lanes, v{k}, away);" for k in each)
+    combined = "\n".join(f"      v{k} = {_combined(combine, dtype, f'v{k}', f'w{k}')};" for k in each)
+    return Helper(
+        f"send_together_{suffix}",
+        f"""\
+__device__ __forceinline__ void send_together_{suffix}({ctype}* out, {values}) {{
+  unsigned lane;
+  asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+  const unsigned lanes = __activemask(), same = __match_any_sync(lanes, (unsigned long long)out);
+  unsigned above = same & 0xfffffffeu << lane, rank = __popc(same & ((1u << lane) - 1));
+  const bool is_first = rank == 0;
+  while (__ballot_sync(lanes, above != 0) != 0) {{
+    const unsigned away = above != 0 ? __ffs(above) - 1 - lane : 0;
+{others}
+    if (above != 0) {{
+{combined}
+    }}
+    above &= __ballot_sync(lanes, (rank & 1) == 0);
+    rank >>= 1;
+  }}
+  if (is_first && out != nullptr) {sent.name}(out, {", ".join(f"v{k}" for k in each)});
+}}""",
+        (sent,),
+        sent.arch,
+    )
+
+
+def send_held(combine: Combine, dtype: DType, width: int) -> Helper:
+    """Sends what lanes hold. Of two elements, all lanes send that with the lower address first, and that with the higher one together with those of one."""
+    together, kept, suffix, ctype = send_together(combine, dtype, width), held(combine, dtype, width), _suffix(combine, dtype, width), c_type(dtype)
+    each = range(width)
+    low = ", ".join(f"is_last_low ? held.of_last[{k}] : held.of_before[{k}]" for k in each)
+    high = ", ".join(f"is_last_low ? held.of_before[{k}] : held.of_last[{k}]" for k in each)
+    return Helper(
+        f"send_held_{suffix}",
+        f"""\
+__device__ __forceinline__ void send_held_{suffix}(const {kept.name}& held) {{
+  const bool is_last_low = (unsigned long long)held.last < (unsigned long long)held.before;
+  {ctype} *const low = is_last_low ? held.last : held.before, *const high = is_last_low ? held.before : held.last;
+  {together.name}(low, {low});
+  {together.name}(high, {high});
+}}""",
+        (together, kept),
+        together.arch,
+    )
+
+
+def _suffix(combine: Combine, dtype: DType, width: int) -> str:
+    return "_".join((*update_words(combine, dtype), *((f"v{width}",) if width > 1 else ())))
+
+
+def _combined(combine: Combine, dtype: DType, a: str, b: str) -> str:
+    """The text of what an update makes of two values: sums of integers wrap around."""
+    match update_words(combine, dtype)[0]:
+        case "add" if dtype.is_integer:
+            unsigned = "unsigned long long" if dtype.bits == 64 else "unsigned"
+            return f"({c_type(dtype)})(({unsigned}){a} + ({unsigned}){b})"
+        case "add":
+            return f"{a} + {b}"
+        case "max":
+            return f"{a} > {b} ? {a} : {b}"
+        case "min":
+            return f"{a} < {b} ? {a} : {b}"
+        case "and":
+            return f"{a} & {b}"
+        case "or":
+            return f"{a} | {b}"
+        case _:
+            return f"{a} ^ {b}"
