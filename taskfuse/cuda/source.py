@@ -31,7 +31,7 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
-from taskfuse.cuda.speculation import parted
+from taskfuse.cuda.loop_versions import parted
 from taskfuse.cuda.statements import StatementPrinter
 from taskfuse.cuda.storage import NamedStorage, elements
 from taskfuse.cuda.synchronization import Synchronization
