@@ -472,7 +472,6 @@ def test_quotients_and_roots_of_usual_operands_and_of_any(tmp_path: Path) -> Non
         assert not holds[800:1600].any()
     quotients, _, roots = results[1::3]
     assert quotients[1:800:4].all()
-    assert quotients[4000:8000].mean() < 0.05  # 0 and NaN are usual
     assert roots[:800].all()
 
 
