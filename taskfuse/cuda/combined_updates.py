@@ -11,11 +11,13 @@ long as nothing tells: in the loop are no statements that order memory, and no o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.copy_instructions import update, update_words
 from taskfuse.cuda.text import Helper
+from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType
 from taskfuse.ir.combine import Combine
 from taskfuse.kir import walk
@@ -27,27 +29,54 @@ _UNORDERING = (For, Bind, If, Compute, Choose, GatherCopy, AtomicUpdate, VectorC
 """Statements that order no memory, and access it as their thread."""
 
 
-def held_in(loop: For, aliases: Mapping[str, str]) -> tuple[AtomicUpdate, ...]:
+class HeldUpdates:
+    """The updates of a kernel that threads make at the end of a loop around them."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._outputs = {source: out for out, source in writer.kernel.in_place.items()}
+        self._is_needed = any(isinstance(s, AtomicUpdate) and s.values for s in walk(writer.kernel))
+        self._variables: dict[AtomicUpdate, str] = {}
+
+    def variable(self, stmt: AtomicUpdate) -> str | None:
+        """The variable of what the thread combines for an update; ``None``: it is made where it stands."""
+        return self._variables.get(stmt)
+
+    @contextmanager
+    def around(self, loop: For, scope: TextScope) -> Generator[None]:
+        """Around the text of a loop: declare the variables, and send what they hold."""
+        w = self._writer
+        new = held_in(loop, self._outputs) if self._is_needed and not self._variables else ()
+        for u in new:
+            self._variables[u] = w.names.reserve(f"held_{w.names[u.out.buffer]}")
+            kind = held(u.combine, w.places[u.out.buffer].dtype, u.width)
+            w.helpers.add(kind)
+            w.line(scope, f"{kind.name} {self._variables[u]};")
+        yield
+        for u in new:
+            w.call(scope, send_held(u.combine, w.places[u.out.buffer].dtype, u.width), self._variables.pop(u))
+
+
+def held_in(loop: For, outputs: Mapping[str, str]) -> tuple[AtomicUpdate, ...]:
     """The updates in a loop that threads may make at its end.
 
     Args:
-        aliases: for names of arrays other names of them.
+        outputs: the output that is written into the array of an input, for each such input.
     """
-    if loop.queue is not None:
-        return ()
     inside = tuple(walk(loop))
     updates = [s for s in inside if isinstance(s, AtomicUpdate)]
-    if not any(s.values for s in updates) or not all(isinstance(s, _UNORDERING) for s in inside):
+    if not any(s.values for s in updates) or not all(isinstance(s, _UNORDERING) and not (isinstance(s, For) and s.queue is not None) for s in inside):
         return ()
     touched: set[str] = set()
+    functions: dict[str, set[Combine]] = {}
     for s in inside:
         outs, ins = accesses(s)
-        used = {a.buffer for a in ins if not (isinstance(s, AtomicUpdate) and a == s.out)}
-        touched |= used if isinstance(s, AtomicUpdate) else used | {a.buffer for a in outs}
-    touched |= {aliases[name] for name in touched if name in aliases}
-    functions: dict[str, set[Combine]] = {}
-    for s in updates:
-        functions.setdefault(s.out.buffer, set()).add(s.combine)
+        if isinstance(s, AtomicUpdate):
+            functions.setdefault(s.out.buffer, set()).add(s.combine)
+            touched |= {a.buffer for a in ins if a != s.out}
+        else:
+            touched |= {a.buffer for a in (*outs, *ins)}
+    touched |= {outputs[name] for name in touched if name in outputs}
     held = (s for s in updates if s.values and s.out.buffer not in touched and len(functions[s.out.buffer]) == 1)
     return tuple(dict.fromkeys(held))
 
@@ -55,7 +84,9 @@ def held_in(loop: For, aliases: Mapping[str, str]) -> tuple[AtomicUpdate, ...]:
 def held(combine: Combine, dtype: DType, width: int) -> Helper:
     """The type of what a thread has combined for the two elements that it updated last; null: none."""
     name, ctype = f"held_{_suffix(combine, dtype, width)}", c_type(dtype)
-    return Helper(name, f"struct {name} {{\n  {ctype}* last = nullptr;\n  {ctype}* before = nullptr;\n  {ctype} of_last[{width}] = {{}}, of_before[{width}] = {{}};\n}};")
+    return Helper(
+        name, f"struct {name} {{\n  {ctype}* last = nullptr;\n  {ctype}* before = nullptr;\n  {ctype} of_last[{width}] = {{}}, of_before[{width}] = {{}};\n}};"
+    )
 
 
 def hold(combine: Combine, dtype: DType, width: int) -> Helper:

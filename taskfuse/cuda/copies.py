@@ -92,8 +92,7 @@ def _update(w: Writer, stmt: AtomicUpdate, scope: TextScope, found: TextScope, h
     """One instruction, with the target in the scope of the values; in a variant without whole vectors, one per element."""
     dtype = w.places[stmt.out.buffer].dtype
     if stmt.width == 1 or _whole_vectors(w, stmt.out, stmt.width, found):
-        each = [stmt.source] if stmt.width == 1 else [Access(stmt.source.buffer, (*stmt.source.index[:-1], stmt.source.index[-1] + k)) for k in range(stmt.width)]
-        arguments = w.address(stmt.out, found), *(w.element(source, scope) for source in each)
+        arguments = w.address(stmt.out, found), *(w.element(source, scope) for source in _neighbors(stmt.source, stmt.width))
         if held is not None:
             w.call(scope, combined_updates.hold(stmt.combine, dtype, stmt.width), held, *arguments)
         else:
@@ -103,6 +102,11 @@ def _update(w: Writer, stmt: AtomicUpdate, scope: TextScope, found: TextScope, h
     helper = ptx.update(stmt.combine, dtype)
     w.helpers.add(helper)
     _elements(w, stmt, found, lambda out, source, inner: f"{helper.name}({w.address(out, inner)}, {w.element(source, inner)});")
+
+
+def _neighbors(first: Access, width: int) -> tuple[Access, ...]:
+    """The elements of a vector."""
+    return (first,) if width == 1 else tuple(Access(first.buffer, (*first.index[:-1], first.index[-1] + k)) for k in range(width))
 
 
 def _inside(w: Writer, stmt: GatherCopy | AtomicUpdate, scope: TextScope) -> str:

@@ -569,7 +569,20 @@ _ROWS = tuple(op.cpp for op in ELEMENTWISE.values())
 _FORMS = [
     form
     for row in _ROWS
-    for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16, row.rounded, row.balanced, row.usual, row.usual_condition, row.for_any, row.by_constant)
+    for form in (
+        row.f32,
+        row.f64,
+        row.signed,
+        row.unsigned,
+        row.fast,
+        row.bfloat16,
+        row.rounded,
+        row.balanced,
+        row.usual,
+        row.usual_condition,
+        row.for_any,
+        row.by_constant,
+    )
     if form is not None
 ]
 # what the texts of this module and of conversions call: no variable may have such a name where they stand

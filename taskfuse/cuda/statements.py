@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -11,15 +10,15 @@ from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.agreement import asked_of_a_lane
 from taskfuse.cuda.c_types import c_type
-from taskfuse.cuda.combined_updates import held, held_in, send_held
+from taskfuse.cuda.combined_updates import HeldUpdates
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
 from taskfuse.cuda.functions import call, call_of_pair, usual_condition
 from taskfuse.cuda.hoisting import Divisions, guard_around
+from taskfuse.cuda.loop_versions import divisor_of, has_usual_form, has_versions
 from taskfuse.cuda.pairs import Pair, pair_of, word_of
 from taskfuse.cuda.ranges import steady
 from taskfuse.cuda.rounded import is_short, narrow_registers, rounded_registers
-from taskfuse.cuda.loop_versions import divisor_of, has_usual_form, has_versions
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
@@ -74,9 +73,7 @@ class StatementPrinter:
         self._visible: set[str] = set()  # the Local buffers that are declared here
         self._in_flight: dict[str, float] = {}  # accumulators of wgmmas above that no text above has waited for, and the number of their batch
         self._batches = 0  # of wgmmas that are closed above
-        self._held: dict[AtomicUpdate, str] = {}  # updates of the loop around, and the variable of what the thread combines
-        self._updates = any(isinstance(s, AtomicUpdate) and s.values for s in walk(writer.kernel))
-        self._outputs_of = {source: out for out, source in writer.kernel.in_place.items()}
+        self._held = HeldUpdates(writer)
 
     def body(self, body: tuple[Stmt, ...], scope: TextScope) -> None:
         """The statements of a body, after the registers that it declares."""
@@ -168,7 +165,7 @@ class StatementPrinter:
                     self.print(guarded, scope)
             case For():
                 self._part(stmt)
-                with self._holding(stmt, scope):
+                with self._held.around(stmt, scope):
                     self._for(stmt, scope)
                 self._part(stmt)
             case Bind():
@@ -205,7 +202,7 @@ class StatementPrinter:
             case GatherCopy():
                 copies.gather(w, stmt, scope)
             case AtomicUpdate():
-                copies.update(w, stmt, scope, self._held.get(stmt))
+                copies.update(w, stmt, scope, self._held.variable(stmt))
             case AsyncCopy():
                 copies.async_copy(w, stmt, scope)
             case TmaLoad():
@@ -276,20 +273,6 @@ class StatementPrinter:
         else:
             self._pair(pair, inner)
         w.line(scope, "}")
-
-    @contextmanager
-    def _holding(self, stmt: For, scope: TextScope) -> Iterator[None]:
-        """Around the text of a loop: the variables of the updates that are made at its end."""
-        w = self._writer
-        new = held_in(stmt, self._outputs_of) if self._updates and not self._held else ()
-        for u in new:
-            self._held[u] = w.names.reserve(f"held_{w.names[u.out.buffer]}")
-            kind = held(u.combine, w.places[u.out.buffer].dtype, u.width)
-            w.helpers.add(kind)
-            w.line(scope, f"{kind.name} {self._held[u]};")
-        yield
-        for u in new:
-            w.call(scope, send_held(u.combine, w.places[u.out.buffer].dtype, u.width), self._held.pop(u))
 
     def _versions(self, stmt: For, scope: TextScope) -> None:
         """A loop by the steps for usual operands, if all of its elements have such, or by those for any."""

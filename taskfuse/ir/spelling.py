@@ -85,7 +85,9 @@ def floats(
     )
 
 
-def library(name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None, usual: str | None = None, usual_condition: str | None = None) -> Spelling:
+def library(
+    name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None, usual: str | None = None, usual_condition: str | None = None
+) -> Spelling:
     """A function of CUDA's math library, named after C's."""
     operands = ", ".join(f"{{{i}}}" for i in range(arity))
     return floats(f"{name}f({operands})", f"{name}({operands})", fast, bfloat16, usual=usual, usual_condition=usual_condition)

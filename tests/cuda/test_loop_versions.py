@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from taskfuse.cuda.source import emit
 from taskfuse.cuda.loop_versions import has_versions, parted
+from taskfuse.cuda.source import emit
 from taskfuse.kir import Kernel, parse_kernel, verify_kernel, walk
 from taskfuse.kir.nodes import For
 
