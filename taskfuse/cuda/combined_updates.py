@@ -121,7 +121,11 @@ __device__ __forceinline__ void hold_{suffix}({kept.name}& held, {ctype}* out, {
 
 
 def send_together(combine: Combine, dtype: DType, width: int) -> Helper:
-    """Combines the values of the lanes that execute it and have one element, of which one sends them; null: there is nothing to send."""
+    """Combines the values of the lanes that execute it and have one element, of which one sends them; null: there is nothing to send.
+
+    ``match.any`` takes a time for each of its values, some 75 cycles of a multiprocessor for 32 (H200). Where no lane has the element of another one at a
+    distance that is a power of two, that is left out: few lanes, if any, would have one in common.
+    """
     sent, suffix, ctype = update(combine, dtype, width), _suffix(combine, dtype, width), c_type(dtype)
     each = range(width)
     values = ", ".join(f"{ctype} v{k}" for k in each)
@@ -133,7 +137,14 @@ def send_together(combine: Combine, dtype: DType, width: int) -> Helper:
 __device__ __forceinline__ void send_together_{suffix}({ctype}* out, {values}) {{
   unsigned lane;
   asm("mov.u32 %0, %%laneid;" : "=r"(lane));
-  const unsigned lanes = __activemask(), same = __match_any_sync(lanes, (unsigned long long)out);
+  const unsigned lanes = __activemask(), word = (unsigned)(unsigned long long)out;
+  bool is_near = false;
+#pragma unroll
+  for (unsigned distance = 1; distance < 32; distance *= 2) {{
+    is_near |= __shfl_down_sync(lanes, word, distance) == word & out != nullptr & lane + distance < 32;
+  }}
+  const bool is_shared = __ballot_sync(lanes, is_near) != 0;
+  const unsigned same = is_shared ? __match_any_sync(lanes, (unsigned long long)out) : 1u << lane;
   unsigned above = same & 0xfffffffeu << lane, rank = __popc(same & ((1u << lane) - 1));
   const bool is_first = rank == 0;
   while (__ballot_sync(lanes, above != 0) != 0) {{
