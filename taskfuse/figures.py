@@ -330,8 +330,8 @@ class AssumedFigures:
             about 45 us (``whisper_fwd4_22`` of ``benchmarks/traces.py``, on an H200).
         grid_us: time of a grid barrier, and of a launch whose blocks are all resident: 131072 updates within rows of 256 took 8.3 us with one, 2.6 us with a
             barrier of each block (H200).
-        update_us: time of each of several updates of one KB of memory, which are serialized: 2^20 updates of 64 sums took 310 us, of 65536 x 128 in 64 rows, four by
-            one instruction, 32.5 (H200).
+        update_us: time of each of several updates of one KB of memory, which are serialized: 2^20 updates of 64 sums took 310 us, of
+            65536 x 128 in 64 rows, four by one instruction, 32.5 (H200).
         level_us: time of the barriers of one level of a scan's totals.
         division_instructions, trip_instructions, place_instructions: instructions of a division by a constant, of a loop's trip, and of the address and the
             load of one element.

@@ -221,8 +221,8 @@ def _check(fusion: Fusion) -> None:
 
 
 def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int], vector: int, threads: int) -> float:
-    """Microseconds: bytes and instructions, the updates' own, the barrier, and the turns of updates of neighbors. Or the loads and stores that the nests of the parts
-    wait for, one nest after another."""
+    """Microseconds: bytes and instructions, the updates' own, the barrier, and the turns of updates of neighbors. Or the loads and stores
+    that the nests of the parts wait for, one nest after another."""
     total, target = work(fusion, extent), extent.target
     moved = turns = 0.0
     for out in fusion.outputs:
