@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, Final, get_args
 
@@ -27,21 +28,31 @@ _KINDS: Final[dict[str, type[Argument]]] = {kind.__name__: kind for kind in get_
 
 
 def emitted(interface: KernelInterface, variant: Variant, fast_math: bool, debug: bool, settings: Options) -> Source:
-    """The result of :func:`taskfuse.cuda.source.emit`, from the folder of ``settings`` if it is there. Debug builds are not cached.
+    """The result of :func:`taskfuse.cuda.source.emit`, made once for an interface, and from the folder of ``settings`` if it is there. Debug builds are not
+    cached.
 
     Raises:
         UnsupportedError: a construct with no CUDA form.
     """
+    if debug or settings.always_compile:
+        return _made(interface, variant, fast_math, debug, settings)
+    found = interface.texts.get((variant, fast_math))
+    if found is None:
+        found = interface.texts[variant, fast_math] = _made(interface, variant, fast_math, debug, settings)
+    return found
+
+
+def _made(interface: KernelInterface, variant: Variant, fast_math: bool, debug: bool, settings: Options) -> Source:
     disk = None if debug else folder(settings)
     key = "" if disk is None else _key(interface, variant, fast_math, settings)
     content = None if disk is None or settings.always_compile else disk.get(key)
     if content is not None:
-        return _unpacked(content, interface.head, variant)
+        return unpacked(json.loads(content), interface.head, variant)
     from taskfuse.cuda.source import emit  # only who prints pays for its import
 
     source = emit(interface.whole(), variant, fast_math, debug, settings.chaos if debug else None)
     if disk is not None:
-        keep(disk, key, _packed(source))
+        keep(disk, key, json.dumps(packed(source)).encode())
     return source
 
 
@@ -50,8 +61,9 @@ def _key(interface: KernelInterface, variant: Variant, fast_math: bool, settings
     return hashlib.sha256(json.dumps(["text", *parts]).encode()).hexdigest()
 
 
-def _packed(source: Source) -> bytes:
-    content = {
+def packed(source: Source) -> dict[str, Any]:
+    """A text in JSON."""
+    return {
         "name": source.name,
         "text": source.text,
         "arguments": [_form(argument) for argument in source.arguments],
@@ -60,11 +72,10 @@ def _packed(source: Source) -> bytes:
         "arch": source.arch,
         "feature_arch": source.feature_arch,
     }
-    return json.dumps(content).encode()
 
 
-def _unpacked(content: bytes, kernel: Kernel, variant: Variant) -> Source:
-    values: dict[str, Any] = json.loads(content)
+def unpacked(values: Mapping[str, Any], kernel: Kernel, variant: Variant) -> Source:
+    """The text that :func:`packed` gave, of a variant of a kernel."""
     return Source(
         kernel=kernel,
         variant=variant,

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from typing import TYPE_CHECKING
 
 from taskfuse.cuda.layout import vector_bytes_of
-from taskfuse.cuda.ranges import INT64, coordinates_fit, fits, sizes
+from taskfuse.cuda.ranges import INT64, coordinates_fit, dense, fits, sizes
 from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import lookups_of
 from taskfuse.kir import Kernel, accesses, expressions, parse_head, parse_kernel, to_text, walk
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, GatherCopy, VectorCopy
+from taskfuse.kir.variant import Variant
+
+if TYPE_CHECKING:
+    from taskfuse.cuda.nvrtc import Binary, CompileOptions
+    from taskfuse.cuda.signature import Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +32,8 @@ class KernelInterface:
         vectors: alignment in bytes of each tensor's address for vectors and asynchronous copies.
         small: 32-bit integers hold all indices if no extent is greater; ``None``: the body is asked for each launch.
         whole: the kernel with its body.
+        texts: what :func:`taskfuse.cuda.emitted.emitted` made of it, by variant and ``fast_math``.
+        binaries: machine code that came with it (:mod:`taskfuse.cuda.carried_code`), by variant and options.
     """
 
     head: Kernel
@@ -34,6 +42,16 @@ class KernelInterface:
     vectors: Mapping[str, int]
     small: int | None
     whole: Callable[[], Kernel]
+    texts: dict[tuple[Variant, bool], Source] = field(default_factory=dict[tuple[Variant, bool], "Source"], repr=False)
+    binaries: dict[tuple[Variant, CompileOptions], Binary] = field(default_factory=dict[tuple[Variant, "CompileOptions"], "Binary"], repr=False)
+    _dense: list[Variant] = field(default_factory=list[Variant], repr=False)
+
+    @property
+    def dense(self) -> Variant:
+        """See :func:`taskfuse.cuda.ranges.dense`."""
+        if not self._dense:
+            self._dense.append(dense(self.whole()))
+        return self._dense[0]
 
     @property
     def touched(self) -> frozenset[str]:

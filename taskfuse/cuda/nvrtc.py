@@ -106,7 +106,12 @@ def installed_version() -> tuple[int, int] | None:
 
     The version is in the name of a library that NVRTC loads, ``libnvrtc-builtins.so.13.5``. A process may use another NVRTC that was loaded before.
     """
-    for folder in sys.path:
+    return _installed(tuple(sys.path))
+
+
+@cache
+def _installed(folders: tuple[str, ...]) -> tuple[int, int] | None:
+    for folder in folders:
         try:
             names = os.listdir(os.path.join(folder, _WHEEL_FOLDER))
         except OSError:
