@@ -9,21 +9,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, Final, get_args
 
 from taskfuse.cuda.cache import folder, keep
 from taskfuse.cuda.kernel_interface import KernelInterface
+from taskfuse.cuda.packed import packed as packed_object
+from taskfuse.cuda.packed import unpacked as unpacked_object
 from taskfuse.cuda.signature import Argument, Source
 from taskfuse.cuda.sources import sources
-from taskfuse.dtypes import DTYPES, DType
-from taskfuse.ir.scalar import Expr, parse_expr
+from taskfuse.ir.scalar import parse_expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.variant import Variant
 from taskfuse.options import Options
 from taskfuse.version import VERSION
 
-_FORM: Final = 1  # of what _packed makes
+_FORM: Final = 2  # of what packed makes
 _KINDS: Final[dict[str, type[Argument]]] = {kind.__name__: kind for kind in get_args(Argument)}
 
 
@@ -66,7 +66,7 @@ def packed(source: Source) -> dict[str, Any]:
     return {
         "name": source.name,
         "text": source.text,
-        "arguments": [_form(argument) for argument in source.arguments],
+        "arguments": [packed_object(argument) for argument in source.arguments],
         "shared_bytes": str(source.shared_bytes),
         "cooperative": source.cooperative,
         "arch": source.arch,
@@ -81,31 +81,10 @@ def unpacked(values: Mapping[str, Any], kernel: Kernel, variant: Variant) -> Sou
         variant=variant,
         name=values["name"],
         text=values["text"],
-        arguments=tuple(_argument(*form) for form in values["arguments"]),
+        arguments=tuple([unpacked_object(_KINDS, form) for form in values["arguments"]]),
         shared_bytes=parse_expr(values["shared_bytes"]),
         cooperative=values["cooperative"],
         arch=values["arch"],
         feature_arch=values["feature_arch"],
         debug=False,
     )
-
-
-def _form(argument: Argument) -> list[object]:
-    """An argument in JSON: the name of its class and its values in order; of an expression its text, of a dtype its name."""
-    values = (getattr(argument, field.name) for field in fields(argument))
-    return [type(argument).__name__, *({"expr": str(v)} if isinstance(v, Expr) else {"dtype": v.name} if isinstance(v, DType) else v for v in values)]
-
-
-def _argument(kind: str, *values: Any) -> Argument:
-    """The argument that :func:`_form` gave."""
-    return _KINDS[kind](*map(_value, values))
-
-
-def _value(form: Any) -> Any:
-    match form:
-        case {"expr": str(text)}:
-            return parse_expr(text)
-        case {"dtype": str(name)}:
-            return DTYPES[name]
-        case _:
-            return form

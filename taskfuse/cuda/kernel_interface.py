@@ -78,13 +78,16 @@ def interface_of(kernel: Kernel) -> KernelInterface:
     return KernelInterface(kernel, to_text(kernel, witness=True), accessed_by_threads(kernel), _vectors(kernel), None, lambda: kernel)
 
 
-def interface_from_text(text: str, accessed: Iterable[str], vectors: Mapping[str, int], small: int | None) -> KernelInterface:
+def interface_from_text(text: str, accessed: Iterable[str], vectors: Mapping[str, int], small: int | None, head: Kernel | None = None) -> KernelInterface:
     """The interface of a kernel that is a text, whose body is parsed on demand.
+
+    Args:
+        head: what :func:`taskfuse.kir.parse_head` finds in the text, if it is known.
 
     Raises:
         ParseError: its head has another form.
     """
-    return KernelInterface(parse_head(text), text, frozenset(accessed), vectors, small, cache(lambda: parse_kernel(text)))
+    return KernelInterface(head or parse_head(text), text, frozenset(accessed), vectors, small, cache(lambda: parse_kernel(text)))
 
 
 def accessed_by_threads(kernel: Kernel) -> frozenset[str]:

@@ -21,6 +21,7 @@ from taskfuse.cuda.cache import folder, keep
 from taskfuse.cuda.carried_code import take
 from taskfuse.cuda.kernel_interface import interface_from_text
 from taskfuse.cuda.nvrtc import installed_version
+from taskfuse.cuda.packed import packed_head, unpacked_head
 from taskfuse.cuda.present import found
 from taskfuse.cuda.ranges import small_extents
 from taskfuse.cuda.sources import sources
@@ -203,6 +204,7 @@ def _packed_kernel(run: Executable, settings: Options, target: Target | None) ->
     interface = run.interface
     return {
         "text": interface.text,
+        "head": packed_head(interface.head),
         "accessed": sorted(interface.accessed),
         "vectors": dict(interface.vectors),
         "small": small_extents(interface.whole()),
@@ -219,7 +221,7 @@ def _made_kernel(form: Mapping[str, Any], make: Maker, settings: Options) -> Com
     if identity(text, settings) != form["of"]:
         raise ValueError("proved of another kernel, or by another checker")
     vectors = {str(name): int(size) for name, size in form["vectors"].items()}
-    interface = interface_from_text(text, form["accessed"], vectors, form["small"])
+    interface = interface_from_text(text, form["accessed"], vectors, form["small"], unpacked_head(form["head"]))
     if form["code"] is not None:
         take(form["code"], interface)
     return make.remembered(interface, _schedule(form["schedule"]), Standing(form["standing"]))
