@@ -98,7 +98,7 @@ def read_options(env: Mapping[str, str] | None = None) -> Options:
     if env is not None:
         return _options(variables(env))
     global _last
-    raw = vars(os.environ).get("_data")  # before it is decoded, which takes fifty times as long as a comparison; a first call asks ten times
+    raw: dict[object, object] | None = getattr(os.environ, "_data", None)  # decoding it takes fifty times as long, and a first call asks ten times
     last = _last
     if last is None or not raw or last[0] != raw:
         last = _last = dict(raw or ()), _options(variables())

@@ -355,7 +355,7 @@ def _operand(operand: Operand, space: int, dtype: DType) -> str:
 def _read(read: Read, space: int) -> str:
     """``tv3[i0, 0] if i1 < S``; the index is left out if each axis is read at the iteration symbol of its place."""
     text = quoted(read.tensor.name)
-    if read.index != iteration_point(space):
+    if len(read.index) != space or read.index != iteration_point(space):
         text += _exprs(read.index)
     return text if read.valid is TRUE else f"{text} if {read.valid}"
 

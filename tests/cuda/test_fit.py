@@ -3,14 +3,16 @@
 import math
 import os
 import threading
+from typing import Any
 
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda import fit
+from taskfuse.cuda import fit, source
 from taskfuse.cuda.kernel_interface import KernelInterface, interface_of
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
 from taskfuse.cuda.resources import Diagnostic, diagnostics
+from taskfuse.cuda.signature import Source
 from taskfuse.errors import CudaUnavailableError, LaunchError
 from taskfuse.kir import parse_kernel
 from taskfuse.reports.resources import Resources
@@ -103,6 +105,27 @@ def test_several_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     fit.compile_ahead([interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)], H100, None, fast_math=False)
     assert len(texts) == 2, "one core is no faster with threads"
+
+
+def test_a_text_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling ahead, looking at the code and counting its registers, of one interface."""
+    printed, emit = list[str](), source.emit
+
+    def noted(kernel: tf.Kernel, *options: Any) -> Source:
+        printed.append(kernel.name)
+        return emit(kernel, *options)
+
+    monkeypatch.setattr(source, "emit", noted)
+    monkeypatch.setenv("TASKFUSE_CACHE_BYTES", "0")
+    compiled_as(monkeypatch, registers=32)
+    monkeypatch.setattr(fit, "compile_quietly", fit.compiled)
+    monkeypatch.setattr(os, "cpu_count", always(2))
+    kernels = [interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)]
+    fit.compile_ahead(kernels, H100, None, fast_math=False)
+    for own in kernels:
+        fit.check_code(own, H100, None, fast_math=False)
+        assert fit.lost_registers(own, H100, None, fast_math=False) == 0
+    assert len(printed) == 2
 
 
 def test_what_is_refused_drops_a_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
