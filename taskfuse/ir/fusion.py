@@ -27,6 +27,7 @@ from taskfuse.ir.tables import TableRange
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import Location, caller
 from taskfuse.target import MAX_RESIDENT
 
@@ -150,8 +151,9 @@ class Fusion:
         name: str | None = None,
         location: Location | None = None,
         origin: TensorView | None = None,
+        schedule: TensorSchedule | None = None,
     ) -> TensorView:
-        """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given."""
+        """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given; so is its schedule none."""
         # numbers and names depend on the fusion, not on its history: a fusion parsed from its text continues with the same ones
         id = 1 + next((tv.id for tv in reversed(self._tensors.values())), -1)
         if name is None:
@@ -160,7 +162,7 @@ class Fusion:
             what = "tensor" if name in self._tensors else "scalar"
             raise FusionError(fusion=self.name, reason=f"there is already a {what} named '{name}'", location=caller())
         shown = tuple(a for a in root if a.kind is AxisKind.ITERATION) if logical is None else tuple(logical)
-        tv = TensorView(self, id, name, dtype, tuple(root), shown, location or caller(), origin)
+        tv = TensorView(self, id, name, dtype, tuple(root), shown, location or caller(), origin, schedule)
         self._tensors[name] = tv
         self._uses[tv] = []
         if self._call:
@@ -207,7 +209,7 @@ class Fusion:
 
     def remove_unread(self, tensors: Sequence[TensorView]) -> None:
         """Remove those of ``tensors`` without readers, then the tensors that only they read, and so on; inputs, outputs and tensors of tasks stay."""
-        stack = list(tensors)
+        stack, removed = list(tensors), set[TensorView]()
         while stack:
             tv = stack.pop()
             expr = self._definitions.get(tv)
@@ -218,11 +220,15 @@ class Fusion:
                     del self._uses[read.tensor][place_of(tv, self._uses[read.tensor])]
                 stack.append(read.tensor)
             del self._definitions[tv], self._tensors[tv.name], self._uses[tv]
-            self._owner = {x: owner for x, owner in self._owner.items() if x is not tv and owner is not tv}
-            for x in self._tensors.values():
-                x.origin = tv.origin if x.origin is tv else x.origin
-            self._exprs = None
-            self.tasks.changes += 1
+            removed.add(tv)
+        if not removed:
+            return
+        self._owner = {x: owner for x, owner in self._owner.items() if x not in removed and owner not in removed}
+        for x in self._tensors.values():
+            while x.origin is not None and x.origin in removed:
+                x.origin = x.origin.origin
+        self._exprs = None
+        self.tasks.changes += 1
 
     @contextmanager
     def call(self) -> Generator[None, None, None]:
