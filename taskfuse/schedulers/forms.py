@@ -102,7 +102,7 @@ class Forms:
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
-            self._add_to(best, "with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))
+            self._add_to(self._searches[0], "with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))
             self._add_to(best, "with long sums of products in chunks", lambda last: chunk_long_products(last.fusion, extent), anew=True)
             self._add_to(best, "with packed factors of products", lambda last: pack_products(last.fusion, extent), anew=True)
             self._add_to(best, "with long sums in chunks", lambda last: chunk_long_sums(last.fusion, extent), anew=True)
