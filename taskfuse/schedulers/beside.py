@@ -1,24 +1,24 @@
 """Horizontal fusion of segments: segments of one fusion that do not depend on one another share a launch, as members of a horizontal group on blocks.
 
-A segment may run in any level between its operands and its readers; it goes where most of its kind are. The segments of a level
-that are so small that launches matter are joined (:func:`taskfuse.schedulers.horizontal.horizontal`). The joint kernel is kept if it is proved, and
-faster by its counted work.
+A segment may run in any level between its operands and its readers; it goes where most are that it can share a launch with. The segments of a level
+that are so small that launches matter are joined (:func:`taskfuse.schedulers.horizontal.horizontal`). All have blocks of one box; kernels whose threads may
+stand anywhere in a block have them arranged for it. The joint kernel is kept if it is proved, and faster by its counted work.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tasks import Group
 from taskfuse.schedulers.horizontal import horizontal
-from taskfuse.schedulers.schedule import Block, Chosen, Option
+from taskfuse.schedulers.schedule import Arrangeable, Block, Chosen, Option
 from taskfuse.target import MAX_THREADS
 
 SMALL: Final = 18.0
@@ -49,12 +49,12 @@ class Beside:
         return f"{len(self.members)} side by side on blocks: " + ", ".join(f"{m} by {s}" for m, s in zip(self.members, self.schedulers, strict=True))
 
 
-def levels(needs: Sequence[AbstractSet[int]], kinds: Sequence[object]) -> list[int]:
+def levels(needs: Sequence[AbstractSet[int]], fits: Callable[[int, int], bool]) -> list[int]:
     """A level for each of several segments, greater than the levels of its producers; as many levels as the longest chain has segments.
 
     Args:
         needs: for each segment its producers, which come before it.
-        kinds: segments of one kind gather in one level where that is free.
+        fits: whether two of them may share a launch; segments that may gather in one level where that is free.
     """
     first = [0] * len(needs)
     for k, own in enumerate(needs):
@@ -63,13 +63,14 @@ def levels(needs: Sequence[AbstractSet[int]], kinds: Sequence[object]) -> list[i
     for k in reversed(range(len(needs))):
         for j in needs[k]:
             last[j] = min(last[j], last[k] - 1)
-    there = Counter((kinds[k], first[k]) for k in range(len(needs)) if first[k] == last[k])
+    there = [(k, first[k]) for k in range(len(needs)) if first[k] == last[k]]
     found = list[int]()
     for k, own in enumerate(needs):
         least = 1 + max((found[j] for j in own), default=-1)
-        best = max(range(least, last[k] + 1), key=lambda level: (there[kinds[k], level], -level))
+        alike = Counter(level for j, level in there if fits(j, k))
+        best = max(range(least, last[k] + 1), key=lambda level: (alike[level], -level))
         if first[k] != last[k]:
-            there[kinds[k], best] += 1
+            there.append((k, best))
         found.append(best)
     return found
 
@@ -125,39 +126,78 @@ def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]
     return JoinedSegments(found, schedule, f"tf.horizontal({{}}, name={name!r}, shared={shared}, force=True)")
 
 
-def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: Sequence[int], launch_us: float) -> list[list[int]]:
-    """The segments of each level that are small enough and have similar blocks, where there are two or more.
+class Place(NamedTuple):
+    """A segment in a joint kernel.
 
-    Those whose blocks wait for one another stand alone, and so do those with roles: what a role has of registers is proved for all blocks alike.
+    Attributes:
+        segment: its number.
+        config: parameters other than its own, of which its blocks fit; ``None``: its own.
     """
+
+    segment: int
+    config: Arrangeable | None = None
+
+
+def is_joinable(fusion: Fusion, schedule: Chosen[Any], launch_us: float) -> bool:
+    """Whether a segment may share a launch: one that is small enough, of known blocks. Those whose blocks wait for one another stand alone, and so do those
+    with roles: what a role has of registers is proved for all blocks alike."""
+    has_roles = any(isinstance(node, Group) for node in fusion.tasks.nodes)
+    return schedule.us <= SMALL * launch_us and not schedule.option.is_cooperative and not has_roles and schedule.option.block is not None
+
+
+def fit_together(a: Chosen[Any], b: Chosen[Any]) -> bool:
+    """Whether two kernels that may share launches have blocks that fit one box."""
+    return _Bin(a).adds(1, b)
+
+
+def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: Sequence[int], launch_us: float) -> list[list[Place]]:
+    """The segments of each level that may share a launch and have similar blocks, or may have them, where there are two or more."""
     found: dict[int, list[_Bin]] = {}
     for k, (fusion, schedule) in enumerate(zip(fusions, schedules, strict=True)):
-        has_roles = any(isinstance(node, Group) for node in fusion.tasks.nodes)
-        block = schedule.option.block
-        if schedule.us > SMALL * launch_us or schedule.option.is_cooperative or has_roles or block is None:
-            continue
-        own = found.setdefault(level[k], [])
-        fits = next((b for b in own if b.takes(block)), None)
-        if fits is None:
-            own.append(_Bin([k], block))
-        else:
-            fits.segments.append(k)
-            fits.box = _hull(fits.box, block)
-    return [b.segments for _, bins in sorted(found.items()) for b in bins if len(b.segments) > 1]
+        if is_joinable(fusion, schedule, launch_us):
+            own = found.setdefault(level[k], [])
+            if not any(b.adds(k, schedule) for b in own):
+                own.append(_Bin(schedule, k))
+    return [b.places for _, bins in sorted(found.items()) for b in bins if len(b.places) > 1]
 
 
-@dataclass(slots=True)
 class _Bin:
-    """Pieces whose blocks fit into one box."""
+    """Segments whose blocks fit into one box: it stays about as large as the largest of them, as idle threads of a member have a cost, too."""
 
-    segments: list[int]
-    box: Block
+    def __init__(self, first: Chosen[Any], number: int = 0) -> None:
+        assert first.option.block is not None
+        self.places = [Place(number)]
+        self._configs: list[object] = [first.config]
+        self._blocks = [first.option.block]
+        self._box = first.option.block
 
-    def takes(self, block: Block) -> bool:
-        """Whether the box stays about as large as the largest of them: idle threads of a member have a cost, too."""
-        return prod(_hull(self.box, block)) <= min(MAX_THREADS, IDLE * max(prod(self.box), prod(block)))
+    def adds(self, k: int, schedule: Chosen[Any]) -> bool:
+        """Add a segment if its blocks fit: as they are; else arranged like those that are there; else if these can be arranged like its own."""
+        block, config = schedule.option.block, schedule.config
+        assert block is not None
+        if (box := self._with(block)) is not None:
+            self._add(Place(k), config, block, box)
+            return True
+        if isinstance(config, Arrangeable) and (own := config.in_box(self._box)) is not None and (box := self._with(own.block)) is not None:
+            self._add(Place(k, own), own, own.block, box)
+            return True
+        there = [c.in_box(block) if isinstance(c, Arrangeable) else None for c in self._configs]
+        moved = [c for c in there if c is not None]
+        if len(moved) < len(there) or prod(block) * IDLE < max(prod(c.block) for c in moved):
+            return False
+        self.places = [Place(p.segment, c) for p, c in zip(self.places, moved, strict=True)]
+        self._configs = list[object](moved)
+        self._blocks = [c.block for c in moved]
+        self._add(Place(k), config, block, block)
+        return True
 
+    def _add(self, place: Place, config: object, block: Block, box: Block) -> None:
+        self.places.append(place)
+        self._configs.append(config)
+        self._blocks.append(block)
+        self._box = box
 
-def _hull(a: Block, b: Block) -> Block:
-    x, y, z = map(max, a, b)
-    return x, y, z
+    def _with(self, block: Block) -> Block | None:
+        """The box with another block; ``None`` if it is much larger than the largest of them."""
+        x, y, z = map(max, self._box, block)
+        return (x, y, z) if x * y * z <= min(MAX_THREADS, IDLE * max(map(prod, (*self._blocks, block)))) else None

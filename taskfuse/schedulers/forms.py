@@ -95,6 +95,7 @@ class Forms:
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
+        self._add("with factors of products copied", lambda: self._unlike(canonical(fusion, extent, is_copied=True)))
         self._add("with reductions where they are read", lambda: where_read(fusion, extent))
         self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
         self._add("with short runs of rows summed last", lambda: sum_short_runs_last(fusion, extent))
@@ -173,6 +174,11 @@ class Forms:
     def _form(self, what: str, make: Callable[[], Script | None]) -> Script | None:
         """A form, if there is one."""
         return result(make, None, f"no form {what}", self._faults)
+
+    def _unlike(self, form: Script | None) -> Script | None:
+        """A form of the fusion, unless a search has it."""
+        known = {search.moves for search in self._searches}
+        return form if form is not None and (*self._moves, *form.lines) not in known else None
 
     def _add_to(self, first: Search, what: str, make: Callable[[Search], Script | None], *, anew: bool = False) -> None:
         """Search a form of the form that is the fastest so far, so that forms add up; if that is no faster, of the form with which this began: an earlier one
