@@ -43,8 +43,8 @@ def canonical(fusion: Fusion, extent: Sizes, readers: AbstractSet[str] | None = 
     Args:
         extent: numbers for extents.
         readers: names of the only tensors at whose points products, and functions of them, are computed; ``None``: of all.
-        is_copied: views of factors that are no arrays of rows are copied, also where other views of the same elements are. Products whose factors are contiguous
-            along the same axes share one list of tiles.
+        is_copied: views of factors that are no arrays of rows are copied, also where other views of the same elements are such arrays. Products whose factors
+            are contiguous along the same axes share one list of tiles.
     """
     before = {e.output.name for e in _products(fusion)}
     if not before:

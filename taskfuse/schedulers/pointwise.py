@@ -39,7 +39,7 @@ from taskfuse.schedulers.elementwise import (
     widest,
     work,
 )
-from taskfuse.schedulers.instructions import cost, issued
+from taskfuse.schedulers.instructions import cost, issued, slots
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Block, Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
@@ -54,8 +54,8 @@ MAX_UNROLL = 8
 MAX_CODE = 256
 """Instructions of a thread, as costs count them, above which nothing is unrolled: long code misses the instruction cache."""
 LEAST_BYTES, BUSY = 4, 1024
-"""Where a thread would have more code than that, and a multiprocessor fewer threads than :data:`BUSY`, the chain of one thread decides: vectors are shorter,
-down to :data:`LEAST_BYTES`."""
+"""Where a thread would issue more instructions than that, those of functions in libraries included, and a multiprocessor has fewer threads than :data:`BUSY`,
+the chain of one thread decides: fewer vectors, and shorter ones, down to :data:`LEAST_BYTES`."""
 SHORT = 512
 """Columns of constant extent are merged with the axis before while there are no more than this."""
 
@@ -246,11 +246,14 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     if vector > figures.apart and _most_are_apart(fusion, leaves, vector):
         vector = figures.apart
     costs, points = sum(cost(e) for e in needed(fusion)), extent.elements(out)
-    while vector * widest(fusion, leaves) > LEAST_BYTES and vector * costs > MAX_CODE and points < BUSY * extent.target.sms * vector:
+    chain, busy = sum(max(cost(e), slots(e)) for e in needed(fusion)), BUSY * extent.target.sms
+    while vector * widest(fusion, leaves) > LEAST_BYTES and vector * chain > MAX_CODE and points < busy * vector:
         vector //= 2
     flying = vector * sum(r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if r.tensor.ndim >= out.ndim) or VECTOR_BYTES
     code = vector * costs
     unroll = 1 << max(1, min(MAX_UNROLL, IN_FLIGHT // flying, MAX_CODE // max(1, code))).bit_length() - 1
+    while unroll > 1 and unroll * vector * chain > MAX_CODE and points < busy * vector * unroll:
+        unroll //= 2
     flat = (vector == 1 or is_short) and out.ndim > 1 and all(_is_in_order(r, out) for leaf in leaves for r in leaf.reads)
     if flat:
         unroll = min(unroll, figures.flat)

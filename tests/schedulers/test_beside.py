@@ -1,5 +1,6 @@
 """Pieces of one fusion that do not wait for one another share a launch."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,23 @@ from tests.schedulers.oracle import checked
 from tests.schedulers.tried import arguments, built
 
 
+def alike(kinds: str) -> Callable[[int, int], bool]:
+    return lambda j, k: kinds[j] == kinds[k]
+
+
 def test_levels_follow_what_is_needed() -> None:
-    assert levels([set(), {0}, {0}, {1, 2}], "aaaa") == [0, 1, 1, 2]
+    assert levels([set(), {0}, {0}, {1, 2}], alike("aaaa")) == [0, 1, 1, 2]
 
 
 def test_a_piece_that_nothing_hurries_goes_where_its_kind_is() -> None:
-    assert levels([set(), {0}, {1}, set()], "xyzx") == [0, 1, 2, 0]
-    assert levels([set(), {0}, {1}, set()], "xyzz") == [0, 1, 2, 2]
-    assert levels([set(), {0}, {1}, set(), {3}], "xyzzz") == [0, 1, 2, 0, 2]
+    assert levels([set(), {0}, {1}, set()], alike("xyzx")) == [0, 1, 2, 0]
+    assert levels([set(), {0}, {1}, set()], alike("xyzz")) == [0, 1, 2, 2]
+    assert levels([set(), {0}, {1}, set(), {3}], alike("xyzzz")) == [0, 1, 2, 0, 2]
 
 
 def test_no_piece_stands_beside_what_it_needs() -> None:
     needs: list[set[int]] = [set(), set(), {0}, {0, 1}, {2}, {1}]
-    found = levels(needs, "kkkkkk")
+    found = levels(needs, alike("kkkkkk"))
     assert all(found[j] < found[k] for k, own in enumerate(needs) for j in own)
     assert max(found) == 2
 
