@@ -19,7 +19,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tasks import Group
 from taskfuse.schedulers.horizontal import horizontal
 from taskfuse.schedulers.schedule import Arrangeable, Block, Chosen, Option
-from taskfuse.target import MAX_THREADS
+from taskfuse.target import MAX_THREADS, WARP, Target
 
 SMALL: Final = 18.0
 """In launches: a kernel that takes longer than this gains little."""
@@ -138,66 +138,78 @@ class Place(NamedTuple):
     config: Arrangeable | None = None
 
 
-def is_joinable(fusion: Fusion, schedule: Chosen[Any], launch_us: float) -> bool:
+def is_joinable(fusion: Fusion, schedule: Chosen[Any], target: Target) -> bool:
     """Whether a segment may share a launch: one that is small enough, of known blocks. Those whose blocks wait for one another stand alone, and so do those
     with roles: what a role has of registers is proved for all blocks alike."""
     has_roles = any(isinstance(node, Group) for node in fusion.tasks.nodes)
-    return schedule.us <= SMALL * launch_us and not schedule.option.is_cooperative and not has_roles and schedule.option.block is not None
+    return schedule.us <= SMALL * target.launch_us and not schedule.option.is_cooperative and not has_roles and schedule.option.block is not None
 
 
-def fit_together(a: Chosen[Any], b: Chosen[Any]) -> bool:
+def fit_together(a: Chosen[Any], b: Chosen[Any], target: Target) -> bool:
     """Whether two kernels that may share launches have blocks that fit one box."""
-    return _Bin(a).adds(1, b)
+    return _Bin(0, a, target).adds(1, b)
 
 
-def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: Sequence[int], launch_us: float) -> list[list[Place]]:
+def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: Sequence[int], target: Target) -> list[list[Place]]:
     """The segments of each level that may share a launch and have similar blocks, or may have them, where there are two or more."""
     found: dict[int, list[_Bin]] = {}
     for k, (fusion, schedule) in enumerate(zip(fusions, schedules, strict=True)):
-        if is_joinable(fusion, schedule, launch_us):
+        if is_joinable(fusion, schedule, target):
             own = found.setdefault(level[k], [])
             if not any(b.adds(k, schedule) for b in own):
-                own.append(_Bin(schedule, k))
+                own.append(_Bin(k, schedule, target))
     return [b.places for _, bins in sorted(found.items()) for b in bins if len(b.places) > 1]
 
 
-class _Bin:
-    """Segments whose blocks fit into one box: it stays about as large as the largest of them, as idle threads of a member have a cost, too."""
+class _Member(NamedTuple):
+    """A segment in a bin: its place, its parameters, the shape of its blocks, and their number, which is 0 while it is not known."""
 
-    def __init__(self, first: Chosen[Any], number: int = 0) -> None:
-        assert first.option.block is not None
-        self.places = [Place(number)]
-        self._configs: list[object] = [first.config]
-        self._blocks = [first.option.block]
-        self._box = first.option.block
+    place: Place
+    config: object
+    block: Block
+    blocks: int
+
+    def arranged(self, config: Arrangeable) -> _Member:
+        """The same with other parameters, of as many threads."""
+        return _Member(Place(self.place.segment, config), config, config.block, self.blocks)
+
+
+class _Bin:
+    """Segments whose blocks fit into one box."""
+
+    def __init__(self, number: int, first: Chosen[Any], target: Target) -> None:
+        self._room = target.sms * target.limits.warps * WARP
+        self._members = [_member(number, first)]
+
+    @property
+    def places(self) -> list[Place]:
+        """The segments, and how their blocks are arranged."""
+        return [m.place for m in self._members]
 
     def adds(self, k: int, schedule: Chosen[Any]) -> bool:
         """Add a segment if its blocks fit: as they are; else arranged like those that are there; else if these can be arranged like its own."""
-        block, config = schedule.option.block, schedule.config
-        assert block is not None
-        if (box := self._with(block)) is not None:
-            self._add(Place(k), config, block, box)
-            return True
-        if isinstance(config, Arrangeable) and (own := config.in_box(self._box)) is not None and (box := self._with(own.block)) is not None:
-            self._add(Place(k, own), own, own.block, box)
-            return True
-        there = [c.in_box(block) if isinstance(c, Arrangeable) else None for c in self._configs]
-        moved = [c for c in there if c is not None]
-        if len(moved) < len(there) or prod(block) * IDLE < max(prod(c.block) for c in moved):
-            return False
-        self.places = [Place(p.segment, c) for p, c in zip(self.places, moved, strict=True)]
-        self._configs = list[object](moved)
-        self._blocks = [c.block for c in moved]
-        self._add(Place(k), config, block, block)
-        return True
+        new, there = _member(k, schedule), self._members
+        box, config = _box(there), schedule.config
+        own = config.in_box(box) if isinstance(config, Arrangeable) else None
+        moved = [m.arranged(c) for m in there if isinstance(m.config, Arrangeable) and (c := m.config.in_box(new.block)) is not None]
+        ways = [[*there, new], [] if own is None else [*there, new.arranged(own)], [*moved, new] if len(moved) == len(there) else []]
+        found = next((members for members in ways if members and self._fits(members)), None)
+        if found is not None:
+            self._members = found
+        return found is not None
 
-    def _add(self, place: Place, config: object, block: Block, box: Block) -> None:
-        self.places.append(place)
-        self._configs.append(config)
-        self._blocks.append(block)
-        self._box = box
+    def _fits(self, members: Sequence[_Member]) -> bool:
+        """Whether the box is about as large as the largest block; and as each, where blocks with idle threads would not run all at once: those take turns."""
+        threads = prod(_box(members))
+        is_tight = threads <= min(MAX_THREADS, IDLE * max(prod(m.block) for m in members))
+        return is_tight and all(threads <= IDLE * prod(m.block) or m.blocks * threads <= self._room for m in members)
 
-    def _with(self, block: Block) -> Block | None:
-        """The box with another block; ``None`` if it is much larger than the largest of them."""
-        x, y, z = map(max, self._box, block)
-        return (x, y, z) if x * y * z <= min(MAX_THREADS, IDLE * max(map(prod, (*self._blocks, block)))) else None
+
+def _member(number: int, schedule: Chosen[Any]) -> _Member:
+    assert schedule.option.block is not None
+    return _Member(Place(number), schedule.config, schedule.option.block, 0 if schedule.count is None else schedule.count.launch.blocks)
+
+
+def _box(members: Sequence[_Member]) -> Block:
+    x, y, z = (max(sides) for sides in zip(*(m.block for m in members), strict=True))
+    return x, y, z

@@ -194,17 +194,17 @@ class Search:
     def _groups(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> tuple[list[int], list[list[Place]]]:
         """The level of each segment, and which may share a launch."""
         level = self._levels(segments, steps)
-        return level, groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us)
+        return level, groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target)
 
     def _levels(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> list[int]:
         own = {tv: k for k, p in enumerate(segments) for tv in p}
         needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
         schedules = [step.schedule for step in steps]
         is_product = [multiplies(schedule) for schedule in schedules]
-        may = [is_joinable(step.fusion, step.schedule, self.target.launch_us) for step in steps]
+        may = [is_joinable(step.fusion, step.schedule, self.target) for step in steps]
 
         def fits(j: int, k: int) -> bool:
-            return (is_product[j] and is_product[k]) or (may[j] and may[k] and fit_together(schedules[j], schedules[k]))
+            return (is_product[j] and is_product[k]) or (may[j] and may[k] and fit_together(schedules[j], schedules[k], self.target))
 
         return levels(needs, fits)
 
