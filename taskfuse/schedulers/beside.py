@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NamedTuple
 
+from taskfuse.count import Count
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tasks import Group
-from taskfuse.schedulers.horizontal import horizontal
+from taskfuse.schedulers.horizontal import side_by_side
 from taskfuse.schedulers.schedule import Arrangeable, Block, Chosen, Option
 from taskfuse.target import MAX_THREADS, WARP, Target
 
@@ -92,6 +93,15 @@ def outputs_of(fusions: Sequence[Fusion]) -> tuple[str, ...]:
     return tuple(tv.name for f in fusions for tv in f.outputs)
 
 
+def least_us(counts: Sequence[Count | None], target: Target) -> float:
+    """Microseconds that a joint kernel takes at least: its members keep the multiprocessors busy one after another. 0 if one is not counted."""
+    found = [c for c in counts if c is not None]
+    if len(found) < len(counts):
+        return 0.0
+    cycles = max(sum(c.instructions for c in found) * WARP / target.lanes, sum(c.lookups for c in found), sum(c.products for c in found))
+    return target.kernel_us(cycles / target.cycles_per_us)
+
+
 @dataclass(frozen=True, slots=True)
 class JoinedSegments:
     """A horizontal fusion of segments.
@@ -116,7 +126,7 @@ def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]
     """
     shared = shared_names(fusions)
     try:
-        found = horizontal(fusions, name=name, shared=shared, force=True)
+        found = side_by_side(fusions, name, shared)
     except TaskfuseError:
         return None
     if len(found.arguments) != len(arguments_of(fusions)) or len(found.outputs) != len(outputs_of(fusions)):
@@ -190,8 +200,8 @@ class _Bin:
         """Add a segment if its blocks fit: as they are; else arranged like those that are there; else if these can be arranged like its own."""
         new, there = _member(k, schedule), self._members
         box, config = _box(there), schedule.config
-        own = config.in_box(box) if isinstance(config, Arrangeable) else None
-        moved = [m.arranged(c) for m in there if isinstance(m.config, Arrangeable) and (c := m.config.in_box(new.block)) is not None]
+        own = config.in_lines(box[0]) if isinstance(config, Arrangeable) else None
+        moved = [m.arranged(c) for m in there if isinstance(m.config, Arrangeable) and (c := m.config.in_lines(new.block[0])) is not None]
         ways = [[*there, new], [] if own is None else [*there, new.arranged(own)], [*moved, new] if len(moved) == len(there) else []]
         found = next((members for members in ways if members and self._fits(members)), None)
         if found is not None:

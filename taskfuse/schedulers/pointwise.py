@@ -109,11 +109,10 @@ class PointwiseConfig(Parameters):
         lanes = self.lanes or self.columns
         return lanes, self.columns * self.rows // lanes, 1
 
-    def in_box(self, box: Block) -> PointwiseConfig | None:
-        """The same parameters, the threads of a block arranged along the sides of a box; ``None`` if they do not fill its lines, or need more."""
-        threads = self.columns * self.rows
-        lanes = min(box[0], threads)
-        fits = self.tile == 1 and threads % lanes == 0 and threads // lanes <= box[1]
+    def in_lines(self, lanes: int) -> PointwiseConfig | None:
+        """The same parameters, with as many threads of a block along TIDx; ``None`` if they do not fill such lines."""
+        lanes = min(lanes, self.columns * self.rows)
+        fits = self.tile == 1 and self.columns * self.rows % lanes == 0
         return replace(self, lanes=0 if lanes == self.columns else lanes) if fits else None
 
 

@@ -85,8 +85,8 @@ class Arrangeable(Protocol):
         """See :class:`Config`."""
         ...
 
-    def in_box(self, box: Block) -> Arrangeable | None:
-        """The same parameters, the threads of a block arranged along the sides of a box; ``None`` if they do not fit."""
+    def in_lines(self, lanes: int) -> Arrangeable | None:
+        """The same parameters, with as many threads of a block along x; ``None`` if they do not fill such lines."""
         ...
 
 

@@ -25,7 +25,7 @@ from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.apart import atoms
 from taskfuse.schedulers.auto import multiplies
-from taskfuse.schedulers.beside import GAIN, SMALL, Place, fit_together, groups, is_joinable, joined, levels
+from taskfuse.schedulers.beside import GAIN, SMALL, Place, fit_together, groups, is_joinable, joined, least_us, levels
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
@@ -161,7 +161,11 @@ class Search:
             group = left.pop(0)
             members = [steps[k] if config is None else self._arranged(segments[k], steps[k], config) for k, config in group]
             parts = tuple(step for step in members if step is not None)
-            found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts]) if len(parts) == len(members) else None
+            apart = sum(steps[k].schedule.us for k, _ in group)
+            least = least_us([steps[k].schedule.count for k, _ in group], self.target)
+            if len(parts) < len(members) or least > apart:
+                continue
+            found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts])
             if found is None:
                 continue
             bound = sum(self._ways[segments[k]].bound for k, _ in group) - (len(group) - 1) * self.target.launch_us
@@ -170,7 +174,6 @@ class Search:
                     came = tried(self._trial, found.fusion, found.schedule, bound)
             except DeadlineError:
                 break
-            apart = sum(steps[k].schedule.us for k, _ in group)
             if came.refused or came.schedule.count is None or came.schedule.count.us > GAIN * apart:
                 why = came.refused or f"{came.schedule.count}, one after another {apart:.1f} us"
                 self._dropped.append(f"not side by side: {', '.join(p.fusion.name for p in parts)}: {why}")
