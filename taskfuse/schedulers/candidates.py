@@ -270,10 +270,9 @@ class Candidates:
             if not has_offer and self._config is None and self._is_slow(first.schedule.us):
                 later = self._all(schedulers[k + 1 :])
                 other = next(later, None)
-                if other is not None and _us(other) < first.schedule.us:
+                while other is not None and _us(other) < first.schedule.us:
                     yield other
-                    yield from islice(later, int(isinstance(other, Offer)))  # the schedule that is offered
-                    other = None
+                    other = next(later, None)
             yield first
             if self._config is None:
                 yield from self._with_other_parameters(scheduler, first, given)

@@ -54,8 +54,8 @@ MAX_UNROLL = 8
 MAX_CODE = 256
 """Instructions of a thread, as costs count them, above which nothing is unrolled: long code misses the instruction cache."""
 LEAST_BYTES, BUSY = 4, 1024
-"""Where a thread would issue more instructions than that, those of functions in libraries included, and a multiprocessor has fewer threads than :data:`BUSY`,
-the chain of one thread decides: fewer vectors, and shorter ones, down to :data:`LEAST_BYTES`."""
+"""Where a thread would have more code than that, and a multiprocessor fewer threads than :data:`BUSY`, the chain of one thread decides: vectors are shorter,
+down to :data:`LEAST_BYTES`, and there are fewer of them where those of functions in libraries are more."""
 SHORT = 512
 """Columns of constant extent are merged with the axis before while there are no more than this."""
 
@@ -246,7 +246,7 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
         vector = figures.apart
     costs, points = sum(cost(e) for e in needed(fusion)), extent.elements(out)
     chain, busy = sum(max(cost(e), slots(e)) for e in needed(fusion)), BUSY * extent.target.sms
-    while vector * widest(fusion, leaves) > LEAST_BYTES and vector * chain > MAX_CODE and points < busy * vector:
+    while vector * widest(fusion, leaves) > LEAST_BYTES and vector * costs > MAX_CODE and points < busy * vector:
         vector //= 2
     flying = vector * sum(r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if r.tensor.ndim >= out.ndim) or VECTOR_BYTES
     code = vector * costs

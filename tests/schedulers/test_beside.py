@@ -1,6 +1,7 @@
 """Pieces of one fusion that do not wait for one another share a launch."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import taskfuse as tf
 from taskfuse.count import Count, count
 from taskfuse.errors import ProofError
 from taskfuse.runtime.chain import Chain
-from taskfuse.schedulers.beside import levels
-from taskfuse.schedulers.schedule import Chosen
+from taskfuse.schedulers import PointwiseConfig
+from taskfuse.schedulers.beside import fit_together, levels
+from taskfuse.schedulers.schedule import Chosen, Option
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
@@ -84,6 +86,35 @@ def test_what_waits_for_another_stays_behind_it() -> None:
     found = choose_segments(built(chain), trial=counted)
     assert len(found.steps) > 1
     assert not any(step.members for step in found.steps)
+
+
+def of_two_shapes() -> list[tf.TensorView]:
+    """A mask, and angles of positions: blocks of 64 x 4 threads, and of 16 x 16."""
+    return [tf.exp(tensor("mask", 512, 512, dtype=tf.bfloat16)), tf.exp(tensor("angles", 512, 64))]
+
+
+def test_threads_are_arranged_for_a_common_block() -> None:
+    found = choose_segments(built(of_two_shapes), trial=counted)
+    (step,) = found.steps
+    assert len({part.schedule.option.block for part in step.members}) == 1
+    assert any(part.schedule.config.lanes for part in step.members)
+
+
+def some(block: tuple[int, int, int], blocks: int, config: Any = None) -> Chosen[Any]:
+    """A schedule of which only the blocks are known."""
+    count: Any = SimpleNamespace(launch=SimpleNamespace(blocks=blocks))
+    option: Option[Any] = Option(config, 2.0, block=block)
+    return Chosen("any", "of it", option, (option,), False, "", count=count)
+
+
+def test_blocks_of_few_threads_stand_beside_larger_ones_only_if_all_run_at_once() -> None:
+    large = some((32, 16, 1), 1000)
+    assert not fit_together(some((32, 1, 1), 4096), large, DEFAULT)
+    assert fit_together(some((32, 1, 1), 100), large, DEFAULT)
+    assert fit_together(some((32, 8, 1), 4096), large, DEFAULT)
+    config = PointwiseConfig(vector=4, columns=16, rows=16, unroll=1)
+    assert fit_together(some((32, 4, 1), 4096), some((16, 16, 1), 4096, config), DEFAULT)
+    assert not fit_together(some((32, 4, 1), 4096), some((16, 16, 1), 4096), DEFAULT)
 
 
 def refused_beside(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
