@@ -93,15 +93,6 @@ def outputs_of(fusions: Sequence[Fusion]) -> tuple[str, ...]:
     return tuple(tv.name for f in fusions for tv in f.outputs)
 
 
-def least_us(counts: Sequence[Count | None], target: Target) -> float:
-    """Microseconds that a joint kernel takes at least: its members keep the multiprocessors busy one after another. 0 if one is not counted."""
-    found = [c for c in counts if c is not None]
-    if len(found) < len(counts):
-        return 0.0
-    cycles = max(sum(c.instructions for c in found) * WARP / target.lanes, sum(c.lookups for c in found), sum(c.products for c in found))
-    return target.kernel_us(cycles / target.cycles_per_us)
-
-
 @dataclass(frozen=True, slots=True)
 class JoinedSegments:
     """A horizontal fusion of segments.
@@ -172,23 +163,28 @@ def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: S
 
 
 class _Member(NamedTuple):
-    """A segment in a bin: its place, its parameters, the shape of its blocks, and their number, which is 0 while it is not known."""
+    """A segment in a bin: its place, its schedule, its parameters there, and the shape of its blocks."""
 
     place: Place
+    schedule: Chosen[Any]
     config: object
     block: Block
-    blocks: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of its grid; 0 while that is not known."""
+        return 0 if self.schedule.count is None else self.schedule.count.launch.blocks
 
     def arranged(self, config: Arrangeable) -> _Member:
         """The same with other parameters, of as many threads."""
-        return _Member(Place(self.place.segment, config), config, config.block, self.blocks)
+        return _Member(Place(self.place.segment, config), self.schedule, config, config.block)
 
 
 class _Bin:
     """Segments whose blocks fit into one box."""
 
     def __init__(self, number: int, first: Chosen[Any], target: Target) -> None:
-        self._room = target.sms * target.limits.warps * WARP
+        self._target = target
         self._members = [_member(number, first)]
 
     @property
@@ -209,17 +205,31 @@ class _Bin:
         return found is not None
 
     def _fits(self, members: Sequence[_Member]) -> bool:
-        """Whether the box is about as large as the largest block; and as each, where blocks with idle threads would not run all at once: those take turns."""
-        threads = prod(_box(members))
-        is_tight = threads <= min(MAX_THREADS, IDLE * max(prod(m.block) for m in members))
-        return is_tight and all(threads <= IDLE * prod(m.block) or m.blocks * threads <= self._room for m in members)
+        """Whether the box is about as large as the largest block; and as each, where blocks with idle threads would not run all at once: those take turns. And
+        whether what the members do together leaves a gain."""
+        target, threads = self._target, prod(_box(members))
+        room = target.sms * target.limits.warps * WARP
+        if threads > min(MAX_THREADS, IDLE * max(prod(m.block) for m in members)):
+            return False
+        if any(threads > IDLE * prod(m.block) and m.blocks * threads > room for m in members):
+            return False
+        return _least_us([m.schedule.count for m in members], target) <= GAIN * sum(m.schedule.us for m in members)
 
 
 def _member(number: int, schedule: Chosen[Any]) -> _Member:
     assert schedule.option.block is not None
-    return _Member(Place(number), schedule.config, schedule.option.block, 0 if schedule.count is None else schedule.count.launch.blocks)
+    return _Member(Place(number), schedule, schedule.config, schedule.option.block)
 
 
 def _box(members: Sequence[_Member]) -> Block:
     x, y, z = (max(sides) for sides in zip(*(m.block for m in members), strict=True))
     return x, y, z
+
+
+def _least_us(counts: Sequence[Count | None], target: Target) -> float:
+    """Microseconds that a joint kernel takes at least: its members keep the multiprocessors busy one after another. 0 if one is not counted."""
+    found = [c for c in counts if c is not None]
+    if len(found) < len(counts):
+        return 0.0
+    cycles = max(sum(c.instructions for c in found) * WARP / target.lanes, sum(c.lookups for c in found), sum(c.products for c in found))
+    return target.kernel_us(cycles / target.cycles_per_us)

@@ -51,6 +51,9 @@ CROSSING_SHARE: Final = 0.1
 """The same of a tensor that is known to be stored."""
 SHARE: Final = 1 / 3
 """What the search of a form may spend, after the first, of what is left: the last form may be the one that matters."""
+NEAR: Final = 1.05
+"""Forms are ended whose bound is at most so many times the fastest: kernels side by side are counted, and gain more than a launch where models expect more of
+their members."""
 MOST_AGAIN: Final = 8
 """The most elementwise functions that are worth to be computed on both sides of a cut: arithmetic takes time, too, and the model says less of it."""
 
@@ -95,7 +98,7 @@ class Forms:
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
-        self._add("with factors of products copied", lambda: self._unlike(canonical(fusion, extent, is_copied=True)))
+        self._add("with factors of products copied", lambda: self._unlike(canonical(fusion, extent, is_copied=True)) if self._has_small_products() else None)
         self._add("with reductions where they are read", lambda: where_read(fusion, extent))
         self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
         self._add("with short runs of rows summed last", lambda: sum_short_runs_last(fusion, extent))
@@ -144,7 +147,7 @@ class Forms:
         best: Segmentation | None = None
         least = {search: result(lambda search=search: search.least, search.us, "no bound with kernels side by side", self._faults) for search in self._searches}
         for search in sorted(self._searches, key=lambda search: least[search]):
-            if best is None or least[search] < best.us:
+            if best is None or least[search] < NEAR * best.us:
                 with nullcontext() if best is None else self._budget.limit():
                     what = f"no kernels of the form after {len(search.moves)} calls"
                     found = result(lambda search=search: search.segmentation(reason), None, what, self._faults)
@@ -174,6 +177,10 @@ class Forms:
     def _form(self, what: str, make: Callable[[], Script | None]) -> Script | None:
         """A form, if there is one."""
         return result(make, None, f"no form {what}", self._faults)
+
+    def _has_small_products(self) -> bool:
+        """Whether the fastest form has several products so small that they should share a list of tiles."""
+        return min(self._searches, key=lambda search: search.us).has_small_products if self._searches else False
 
     def _unlike(self, form: Script | None) -> Script | None:
         """A form of the fusion, unless a search has it."""

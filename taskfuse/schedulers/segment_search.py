@@ -25,7 +25,7 @@ from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.apart import atoms
 from taskfuse.schedulers.auto import multiplies
-from taskfuse.schedulers.beside import GAIN, SMALL, Place, fit_together, groups, is_joinable, joined, least_us, levels
+from taskfuse.schedulers.beside import GAIN, SMALL, Place, fit_together, groups, is_joinable, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
@@ -123,6 +123,12 @@ class Search:
         _, together = self._groups(self._segments, made)
         return self.us - self.target.alone_us(0.0) * sum(len(group) - 1 for group in together)
 
+    @property
+    def has_small_products(self) -> bool:
+        """Whether several segments are products so small that launches matter."""
+        steps = [step for p in self._segments if (step := self._step(p)) is not None]
+        return sum(multiplies(step.schedule) and step.schedule.us <= SMALL * self.target.launch_us for step in steps) > 1
+
     def crossed(self) -> list[tuple[TensorView, tuple[TensorView, ...]]]:
         """The tensors that segments read of others, each with its readers in one of them; those that are made last come first."""
         found: list[tuple[TensorView, tuple[TensorView, ...]]] = []
@@ -162,10 +168,7 @@ class Search:
             members = [steps[k] if config is None else self._arranged(segments[k], steps[k], config) for k, config in group]
             parts = tuple(step for step in members if step is not None)
             apart = sum(steps[k].schedule.us for k, _ in group)
-            least = least_us([steps[k].schedule.count for k, _ in group], self.target)
-            if len(parts) < len(members) or least > apart:
-                continue
-            found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts])
+            found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts]) if len(parts) == len(members) else None
             if found is None:
                 continue
             bound = sum(self._ways[segments[k]].bound for k, _ in group) - (len(group) - 1) * self.target.launch_us

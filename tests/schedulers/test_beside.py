@@ -16,7 +16,7 @@ from taskfuse.schedulers.beside import fit_together, levels
 from taskfuse.schedulers.schedule import Chosen, Option
 from taskfuse.schedulers.segmentation import Segmentation
 from taskfuse.schedulers.segmenter import choose_segments
-from taskfuse.target import DEFAULT
+from taskfuse.target import DEFAULT, WARP
 from tests.schedulers.fusions import tensor
 from tests.schedulers.oracle import checked
 from tests.schedulers.tried import arguments, built
@@ -100,9 +100,9 @@ def test_threads_are_arranged_for_a_common_block() -> None:
     assert any(part.schedule.config.lanes for part in step.members)
 
 
-def some(block: tuple[int, int, int], blocks: int, config: Any = None) -> Chosen[Any]:
+def some(block: tuple[int, int, int], blocks: int, config: Any = None, instructions: float = 0.0) -> Chosen[Any]:
     """A schedule of which only the blocks are known."""
-    count: Any = SimpleNamespace(launch=SimpleNamespace(blocks=blocks))
+    count: Any = SimpleNamespace(launch=SimpleNamespace(blocks=blocks), us=2.0, instructions=instructions, lookups=0.0, products=0.0)
     option: Option[Any] = Option(config, 2.0, block=block)
     return Chosen("any", "of it", option, (option,), False, "", count=count)
 
@@ -115,6 +115,14 @@ def test_blocks_of_few_threads_stand_beside_larger_ones_only_if_all_run_at_once(
     config = PointwiseConfig(vector=4, columns=16, rows=16, unroll=1)
     assert fit_together(some((32, 4, 1), 4096), some((16, 16, 1), 4096, config), DEFAULT)
     assert not fit_together(some((32, 4, 1), 4096), some((16, 16, 1), 4096), DEFAULT)
+
+
+def test_kernels_that_keep_the_multiprocessors_busy_one_after_another_stand_alone() -> None:
+    """Each of 2 us: of 1.5 us of instructions, after a launch; both together take 4.1."""
+    busy = 1.5 * DEFAULT.cycles_per_us * DEFAULT.lanes / WARP
+    one, idle = some((256, 1, 1), 100, instructions=busy), some((256, 1, 1), 100)
+    assert not fit_together(one, one, DEFAULT)
+    assert fit_together(one, idle, DEFAULT)
 
 
 def refused_beside(fusion: tf.Fusion, schedule: Chosen[Any]) -> Count:
