@@ -98,7 +98,7 @@ class Forms:
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
-        self._add("with factors of products copied", lambda: self._unlike(canonical(fusion, extent, is_copied=True)) if self._has_small_products() else None)
+        self._add("with factors of products copied", lambda: self._unlike(canonical(fusion, extent, is_copied=True)) if self._has_products_beside() else None)
         self._add("with reductions where they are read", lambda: where_read(fusion, extent))
         self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
         self._add("with short runs of rows summed last", lambda: sum_short_runs_last(fusion, extent))
@@ -178,9 +178,9 @@ class Forms:
         """A form, if there is one."""
         return result(make, None, f"no form {what}", self._faults)
 
-    def _has_small_products(self) -> bool:
-        """Whether the fastest form has several products so small that they should share a list of tiles."""
-        return min(self._searches, key=lambda search: search.us).has_small_products if self._searches else False
+    def _has_products_beside(self) -> bool:
+        """Whether the fastest form has small products that could share a list of tiles."""
+        return bool(self._searches) and min(self._searches, key=lambda search: search.us).has_products_beside
 
     def _unlike(self, form: Script | None) -> Script | None:
         """A form of the fusion, unless a search has it."""

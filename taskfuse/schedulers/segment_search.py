@@ -124,10 +124,14 @@ class Search:
         return self.us - self.target.alone_us(0.0) * sum(len(group) - 1 for group in together)
 
     @property
-    def has_small_products(self) -> bool:
-        """Whether several segments are products so small that launches matter."""
+    def has_products_beside(self) -> bool:
+        """Whether several products so small that launches matter could run at once, and are not in one list of tiles."""
         steps = [step for p in self._segments if (step := self._step(p)) is not None]
-        return sum(multiplies(step.schedule) and step.schedule.us <= SMALL * self.target.launch_us for step in steps) > 1
+        if len(steps) < len(self._segments):
+            return False
+        placed = zip(steps, self._levels(self._segments, steps), strict=True)
+        found = [level for step, level in placed if multiplies(step.schedule) and step.schedule.us <= SMALL * self.target.launch_us]
+        return len(set(found)) < len(found)
 
     def crossed(self) -> list[tuple[TensorView, tuple[TensorView, ...]]]:
         """The tensors that segments read of others, each with its readers in one of them; those that are made last come first."""
