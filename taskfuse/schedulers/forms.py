@@ -52,8 +52,8 @@ CROSSING_SHARE: Final = 0.1
 SHARE: Final = 1 / 3
 """What the search of a form may spend, after the first, of what is left: the last form may be the one that matters."""
 NEAR: Final = 1.05
-"""Forms are ended whose bound is at most so many times the fastest: kernels side by side are counted, and gain more than a launch where models expect more of
-their members."""
+"""Forms with kernels side by side are ended where their bound is at most so many times the fastest: joint kernels are counted, and gain more than a launch where
+models expect more of their members."""
 MOST_AGAIN: Final = 8
 """The most elementwise functions that are worth to be computed on both sides of a cut: arithmetic takes time, too, and the model says less of it."""
 
@@ -147,7 +147,8 @@ class Forms:
         best: Segmentation | None = None
         least = {search: result(lambda search=search: search.least, search.us, "no bound with kernels side by side", self._faults) for search in self._searches}
         for search in sorted(self._searches, key=lambda search: least[search]):
-            if best is None or least[search] < NEAR * best.us:
+            near = NEAR if least[search] < search.us else 1.0
+            if best is None or least[search] < near * best.us:
                 with nullcontext() if best is None else self._budget.limit():
                     what = f"no kernels of the form after {len(search.moves)} calls"
                     found = result(lambda search=search: search.segmentation(reason), None, what, self._faults)
