@@ -52,8 +52,8 @@ CROSSING_SHARE: Final = 0.1
 SHARE: Final = 1 / 3
 """What the search of a form may spend, after the first, of what is left: the last form may be the one that matters."""
 NEAR: Final = 1.05
-"""Forms with kernels side by side are ended where their bound is at most so many times the fastest: joint kernels are counted, and gain more than a launch where
-models expect more of their members."""
+"""Forms with kernels side by side are ended where their bound is at most so many times the fastest: joint kernels are counted, and gain more than a launch
+where models expect more of their members."""
 MOST_AGAIN: Final = 8
 """The most elementwise functions that are worth to be computed on both sides of a cut: arithmetic takes time, too, and the model says less of it."""
 
