@@ -1,25 +1,26 @@
 """Horizontal fusion of segments: segments of one fusion that do not depend on one another share a launch, as members of a horizontal group on blocks.
 
-A segment may run in any level between its operands and its readers; it goes where most of its kind are. The segments of a level
-that are so small that launches matter are joined (:func:`taskfuse.schedulers.horizontal.horizontal`). The joint kernel is kept if it is proved, and
-faster by its counted work.
+A segment may run in any level between its operands and its readers; it goes where most are that it can share a launch with. The segments of a level
+that are so small that launches matter are joined (:func:`taskfuse.schedulers.horizontal.horizontal`). All have blocks of one box; kernels whose threads may
+stand anywhere in a block have them arranged for it. The joint kernel is kept if it is proved, and faster by its counted work.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from taskfuse.count import Count
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tasks import Group
-from taskfuse.schedulers.horizontal import horizontal
-from taskfuse.schedulers.schedule import Block, Chosen, Option
-from taskfuse.target import MAX_THREADS
+from taskfuse.schedulers.horizontal import side_by_side
+from taskfuse.schedulers.schedule import Arrangeable, Block, Chosen, Option
+from taskfuse.target import MAX_THREADS, WARP, Target
 
 SMALL: Final = 18.0
 """In launches: a kernel that takes longer than this gains little."""
@@ -49,12 +50,12 @@ class Beside:
         return f"{len(self.members)} side by side on blocks: " + ", ".join(f"{m} by {s}" for m, s in zip(self.members, self.schedulers, strict=True))
 
 
-def levels(needs: Sequence[AbstractSet[int]], kinds: Sequence[object]) -> list[int]:
+def levels(needs: Sequence[AbstractSet[int]], fits: Callable[[int, int], bool]) -> list[int]:
     """A level for each of several segments, greater than the levels of its producers; as many levels as the longest chain has segments.
 
     Args:
         needs: for each segment its producers, which come before it.
-        kinds: segments of one kind gather in one level where that is free.
+        fits: whether two of them may share a launch; segments that may gather in one level where that is free.
     """
     first = [0] * len(needs)
     for k, own in enumerate(needs):
@@ -63,13 +64,14 @@ def levels(needs: Sequence[AbstractSet[int]], kinds: Sequence[object]) -> list[i
     for k in reversed(range(len(needs))):
         for j in needs[k]:
             last[j] = min(last[j], last[k] - 1)
-    there = Counter((kinds[k], first[k]) for k in range(len(needs)) if first[k] == last[k])
+    there = [(k, first[k]) for k in range(len(needs)) if first[k] == last[k]]
     found = list[int]()
     for k, own in enumerate(needs):
         least = 1 + max((found[j] for j in own), default=-1)
-        best = max(range(least, last[k] + 1), key=lambda level: (there[kinds[k], level], -level))
+        alike = Counter(level for j, level in there if fits(j, k))
+        best = max(range(least, last[k] + 1), key=lambda level: (alike[level], -level))
         if first[k] != last[k]:
-            there[kinds[k], best] += 1
+            there.append((k, best))
         found.append(best)
     return found
 
@@ -115,7 +117,7 @@ def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]
     """
     shared = shared_names(fusions)
     try:
-        found = horizontal(fusions, name=name, shared=shared, force=True)
+        found = side_by_side(fusions, name, shared)
     except TaskfuseError:
         return None
     if len(found.arguments) != len(arguments_of(fusions)) or len(found.outputs) != len(outputs_of(fusions)):
@@ -125,39 +127,109 @@ def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]
     return JoinedSegments(found, schedule, f"tf.horizontal({{}}, name={name!r}, shared={shared}, force=True)")
 
 
-def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: Sequence[int], launch_us: float) -> list[list[int]]:
-    """The segments of each level that are small enough and have similar blocks, where there are two or more.
+class Place(NamedTuple):
+    """A segment in a joint kernel.
 
-    Those whose blocks wait for one another stand alone, and so do those with roles: what a role has of registers is proved for all blocks alike.
+    Attributes:
+        segment: its number.
+        config: parameters other than its own, of which its blocks fit; ``None``: its own.
     """
+
+    segment: int
+    config: Arrangeable | None = None
+
+
+def is_joinable(fusion: Fusion, schedule: Chosen[Any], target: Target) -> bool:
+    """Whether a segment may share a launch: one that is small enough, of known blocks. Those whose blocks wait for one another stand alone, and so do those
+    with roles: what a role has of registers is proved for all blocks alike."""
+    has_roles = any(isinstance(node, Group) for node in fusion.tasks.nodes)
+    return schedule.us <= SMALL * target.launch_us and not schedule.option.is_cooperative and not has_roles and schedule.option.block is not None
+
+
+def fit_together(a: Chosen[Any], b: Chosen[Any], target: Target) -> bool:
+    """Whether two kernels that may share launches have blocks that fit one box."""
+    return _Bin(0, a, target).adds(1, b)
+
+
+def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: Sequence[int], target: Target) -> list[list[Place]]:
+    """The segments of each level that may share a launch and have similar blocks, or may have them, where there are two or more."""
     found: dict[int, list[_Bin]] = {}
     for k, (fusion, schedule) in enumerate(zip(fusions, schedules, strict=True)):
-        has_roles = any(isinstance(node, Group) for node in fusion.tasks.nodes)
-        block = schedule.option.block
-        if schedule.us > SMALL * launch_us or schedule.option.is_cooperative or has_roles or block is None:
-            continue
-        own = found.setdefault(level[k], [])
-        fits = next((b for b in own if b.takes(block)), None)
-        if fits is None:
-            own.append(_Bin([k], block))
-        else:
-            fits.segments.append(k)
-            fits.box = _hull(fits.box, block)
-    return [b.segments for _, bins in sorted(found.items()) for b in bins if len(b.segments) > 1]
+        if is_joinable(fusion, schedule, target):
+            own = found.setdefault(level[k], [])
+            if not any(b.adds(k, schedule) for b in own):
+                own.append(_Bin(k, schedule, target))
+    return [b.places for _, bins in sorted(found.items()) for b in bins if len(b.places) > 1]
 
 
-@dataclass(slots=True)
+class _Member(NamedTuple):
+    """A segment in a bin: its place, its schedule, its parameters there, and the shape of its blocks."""
+
+    place: Place
+    schedule: Chosen[Any]
+    config: object
+    block: Block
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of its grid; 0 while that is not known."""
+        return 0 if self.schedule.count is None else self.schedule.count.launch.blocks
+
+    def arranged(self, config: Arrangeable) -> _Member:
+        """The same with other parameters, of as many threads."""
+        return _Member(Place(self.place.segment, config), self.schedule, config, config.block)
+
+
 class _Bin:
-    """Pieces whose blocks fit into one box."""
+    """Segments whose blocks fit into one box."""
 
-    segments: list[int]
-    box: Block
+    def __init__(self, number: int, first: Chosen[Any], target: Target) -> None:
+        self._target = target
+        self._members = [_member(number, first)]
 
-    def takes(self, block: Block) -> bool:
-        """Whether the box stays about as large as the largest of them: idle threads of a member have a cost, too."""
-        return prod(_hull(self.box, block)) <= min(MAX_THREADS, IDLE * max(prod(self.box), prod(block)))
+    @property
+    def places(self) -> list[Place]:
+        """The segments, and how their blocks are arranged."""
+        return [m.place for m in self._members]
+
+    def adds(self, k: int, schedule: Chosen[Any]) -> bool:
+        """Add a segment if its blocks fit: as they are; else arranged like those that are there; else if these can be arranged like its own."""
+        new, there = _member(k, schedule), self._members
+        box, config = _box(there), schedule.config
+        own = config.in_lines(box[0]) if isinstance(config, Arrangeable) else None
+        moved = [m.arranged(c) for m in there if isinstance(m.config, Arrangeable) and (c := m.config.in_lines(new.block[0])) is not None]
+        ways = [[*there, new], [] if own is None else [*there, new.arranged(own)], [*moved, new] if len(moved) == len(there) else []]
+        found = next((members for members in ways if members and self._fits(members)), None)
+        if found is not None:
+            self._members = found
+        return found is not None
+
+    def _fits(self, members: Sequence[_Member]) -> bool:
+        """Whether the box is about as large as the largest block; and as each, where blocks with idle threads would not run all at once: those take turns. And
+        whether what the members do together leaves a gain."""
+        target, threads = self._target, prod(_box(members))
+        room = target.sms * target.limits.warps * WARP
+        if threads > min(MAX_THREADS, IDLE * max(prod(m.block) for m in members)):
+            return False
+        if any(threads > IDLE * prod(m.block) and m.blocks * threads > room for m in members):
+            return False
+        return _least_us([m.schedule.count for m in members], target) <= GAIN * sum(m.schedule.us for m in members)
 
 
-def _hull(a: Block, b: Block) -> Block:
-    x, y, z = map(max, a, b)
+def _member(number: int, schedule: Chosen[Any]) -> _Member:
+    assert schedule.option.block is not None
+    return _Member(Place(number), schedule, schedule.config, schedule.option.block)
+
+
+def _box(members: Sequence[_Member]) -> Block:
+    x, y, z = (max(sides) for sides in zip(*(m.block for m in members), strict=True))
     return x, y, z
+
+
+def _least_us(counts: Sequence[Count | None], target: Target) -> float:
+    """Microseconds that a joint kernel takes at least: its members keep the multiprocessors busy one after another. 0 if one is not counted."""
+    found = [c for c in counts if c is not None]
+    if len(found) < len(counts):
+        return 0.0
+    cycles = max(sum(c.instructions for c in found) * WARP / target.lanes, sum(c.lookups for c in found), sum(c.products for c in found))
+    return target.kernel_us(cycles / target.cycles_per_us)

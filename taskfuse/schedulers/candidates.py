@@ -138,6 +138,7 @@ class Candidates:
         self._tried_code: set[str] = set()  # of what was dropped or put aside
         self.is_last = False
         self._first: Candidate | Offer | None = None
+        self._bound: float | None = None
 
     @property
     def is_led(self) -> bool:
@@ -162,9 +163,7 @@ class Candidates:
     def _compare(self, leading: Offer) -> None:
         """Take the first offer of the other schedulers before a leading one that is slower, if this one is far from the roofline: tiles of a product with few
         rows and columns are nearly empty."""
-        bound: list[float] = []
-        extent = Sizes(self._fusion, self._settings["sizes"], self._settings["target"])
-        if failure(lambda: bound.append(roofline(self._fusion, extent))) is not None or leading.us <= SANE * bound[0]:
+        if not self._is_slow(leading.us):
             return
         other = next(self._others, None)
         if isinstance(other, Offer) and other.us < leading.us:
@@ -172,6 +171,15 @@ class Candidates:
             self._rest = chain(islice(self._others, 1), [leading], self._leaders, self._others)  # its schedule comes next
         elif other is not None:
             self._rest = chain(self._leaders, [other], self._others)
+
+    def _is_slow(self, us: float) -> bool:
+        """Whether a time is far from the roofline."""
+        if self._bound is None:
+            bound: list[float] = [inf]
+            extent = Sizes(self._fusion, self._settings["sizes"], self._settings["target"])
+            failure(lambda: bound.append(roofline(self._fusion, extent)))
+            self._bound = bound[-1]
+        return us > SANE * self._bound
 
     @_head.setter
     def _head(self, head: Candidate | Offer | None) -> None:
@@ -187,7 +195,7 @@ class Candidates:
     @property
     def us(self) -> float:
         """Microseconds of the best, which need not be scheduled for that; infinite if all were dropped."""
-        return inf if self._head is None else self._head.us if isinstance(self._head, Offer) else self._head.schedule.us
+        return inf if self._head is None else _us(self._head)
 
     @property
     def is_exact(self) -> bool:
@@ -241,11 +249,13 @@ class Candidates:
         )
 
     def _all(self, schedulers: Sequence[Scheduler]) -> Iterator[Candidate | Offer]:
-        """The candidates of some schedulers; before that of a scheduler with an offer, the offer."""
-        for scheduler in schedulers:
+        """The candidates of some schedulers; before that of a scheduler with an offer, the offer. Before one without an offer that is far from the
+        roofline, such as tiles that are nearly empty, what comes after it, if that is faster."""
+        for k, scheduler in enumerate(schedulers):
             make: Callable[[Fusion], Chosen[Any]] = partial(scheduler, config=self._config, **self._settings)
             given: Given = partial(self._given, scheduler)
-            if scheduler in self._offers and self._config is None:
+            has_offer = scheduler in self._offers and self._config is None
+            if has_offer:
                 self._budget.spend(Work.OFFERED, len(self._fusion.tensors()))
                 offer = self._found(scheduler, partial(self._offers[scheduler], self._fusion, **self._settings))
                 if offer is None:
@@ -255,20 +265,36 @@ class Candidates:
             first = self._tried(scheduler, make)
             if first is None:
                 continue
+            later: Iterator[Candidate | Offer] | None = None
+            other: Candidate | Offer | None = None
+            if not has_offer and self._config is None and self._is_slow(first.schedule.us):
+                later = self._all(schedulers[k + 1 :])
+                other = next(later, None)
+                while other is not None and _us(other) < first.schedule.us:
+                    yield other
+                    other = next(later, None)
             yield first
             if self._config is None:
-                others = [o for o in first.schedule.alternatives if o.config != first.schedule.config][:MOST_PARAMETERS]
-                if first.schedule.scheduler in self._done:
-                    counted = self._least_counted(scheduler, others, given)
-                    if counted is not None:
-                        yield counted
-                    continue
-                for option in others:
-                    if first.schedule.scheduler in self._done:
-                        break
-                    other = self._tried(scheduler, lambda copy, option=option, given=given: given(option.config)(copy))
-                    if other is not None:
-                        yield other
+                yield from self._with_other_parameters(scheduler, first, given)
+            if later is not None:
+                yield from () if other is None else (other,)
+                yield from later
+                return
+
+    def _with_other_parameters(self, scheduler: Scheduler, first: Candidate, given: Given) -> Iterator[Candidate]:
+        """The candidates of a scheduler after its first one."""
+        others = [o for o in first.schedule.alternatives if o.config != first.schedule.config][:MOST_PARAMETERS]
+        if first.schedule.scheduler in self._done:
+            counted = self._least_counted(scheduler, others, given)
+            if counted is not None:
+                yield counted
+            return
+        for option in others:
+            if first.schedule.scheduler in self._done:
+                break
+            other = self._tried(scheduler, lambda copy, option=option: given(option.config)(copy))
+            if other is not None:
+                yield other
 
     def _given(self, scheduler: Scheduler, config: Any) -> Callable[[Fusion], Chosen[Any]]:
         """A scheduler with parameters, where its offer has no shorter way; on a copy that nobody needs if they do not suit it."""
@@ -338,6 +364,11 @@ class Candidates:
             self.refused.append((scheduler.__name__, reason))
             return None
         return found[0]
+
+
+def _us(found: Candidate | Offer) -> float:
+    """Microseconds of what a scheduler takes or offers."""
+    return found.us if isinstance(found, Offer) else found.schedule.us
 
 
 def tried(trial: Trial | None, fusion: Fusion, schedule: Chosen[Any], bound: float = 0.0) -> Tried:

@@ -37,12 +37,14 @@ SHORT = 64
 """Rows of the products of a warpgroup, the least of a tile of tensor cores at their rate."""
 
 
-def canonical(fusion: Fusion, extent: Sizes, readers: AbstractSet[str] | None = None) -> Script | None:
+def canonical(fusion: Fusion, extent: Sizes, readers: AbstractSet[str] | None = None, *, is_copied: bool = False) -> Script | None:
     """A copy of ``fusion`` in canonical form, with the calls that made it; ``None`` if it already has that form, or cannot have it.
 
     Args:
         extent: numbers for extents.
         readers: names of the only tensors at whose points products, and functions of them, are computed; ``None``: of all.
+        is_copied: views of factors that are no arrays of rows are copied, also where other views of the same elements are such arrays. Products whose factors
+            are contiguous along the same axes share one list of tiles.
     """
     before = {e.output.name for e in _products(fusion)}
     if not before:
@@ -55,7 +57,7 @@ def canonical(fusion: Fusion, extent: Sizes, readers: AbstractSet[str] | None = 
             if found <= staying:
                 break
             staying |= found
-        _before(script, frozenset() if readers is None else before)
+        _before(script, frozenset() if readers is None else before, is_copied)
     except TaskfuseError:
         return None
     return script if script.lines else None
@@ -166,14 +168,14 @@ def _stays(fusion: Fusion, read: Read, reader: TensorView, after: set[TensorView
 # -- before products ----------------------------------------------------------------------------------------------------------------------
 
 
-def _before(script: Script, others: AbstractSet[str]) -> None:
+def _before(script: Script, others: AbstractSet[str], is_copied: bool) -> None:
     """Rule 3, but for some products."""
     fusion = script.fusion
     products = [e for e in _products(fusion) if e.output.name not in others]
     after = _after(fusion, {e.output for e in products})
     behind = [e for e in needed(fusion) if isinstance(e, Pointwise) and e.output in after]
     for expr in (*products, *behind, *_beside(fusion, behind, after)):
-        operands(script, expr.output, isinstance(expr, Reduction))
+        operands(script, expr.output, isinstance(expr, Reduction), is_copied)
 
 
 def _beside(fusion: Fusion, behind: Sequence[Pointwise], after: set[TensorView]) -> list[Pointwise]:
@@ -189,8 +191,8 @@ def _beside(fusion: Fusion, behind: Sequence[Pointwise], after: set[TensorView])
     return list(found.values())
 
 
-def operands(script: Script, tv: TensorView, is_product: bool) -> None:
-    """Rule 3 for the operands of one tensor."""
+def operands(script: Script, tv: TensorView, is_product: bool, is_copied: bool = False) -> None:
+    """Rule 3 for the operands of one tensor, with the arguments of :func:`canonical`."""
     fusion = script.fusion
     expr = fusion.definition(tv)
     assert expr is not None
@@ -205,7 +207,7 @@ def operands(script: Script, tv: TensorView, is_product: bool) -> None:
             continue
         is_viewed = fusion.is_view(operand.tensor) and is_whole(expr, operand, operand.index) and all(e.free for e in operand.index)
         view = operand.tensor
-        if not is_viewed or (not is_array and not _is_rows(fusion, view)):  # a view of its own has the axis last along which neighbors lie side by side
+        if not is_viewed or not (is_array or is_copied or _is_rows(fusion, view)):  # a view of its own has the axis last along which neighbors lie side by side
             view = script.through_view(tv, k)
         if not is_array and not _is_rows(fusion, view):
             script.new(view, "cache_after")

@@ -51,6 +51,9 @@ CROSSING_SHARE: Final = 0.1
 """The same of a tensor that is known to be stored."""
 SHARE: Final = 1 / 3
 """What the search of a form may spend, after the first, of what is left: the last form may be the one that matters."""
+NEAR: Final = 1.05
+"""Forms with kernels side by side are ended where their bound is at most so many times the fastest: joint kernels are counted, and gain more than a launch
+where models expect more of their members."""
 MOST_AGAIN: Final = 8
 """The most elementwise functions that are worth to be computed on both sides of a cut: arithmetic takes time, too, and the model says less of it."""
 
@@ -95,6 +98,7 @@ class Forms:
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
+        self._add("with factors of products copied", lambda: self._unlike(canonical(fusion, extent, is_copied=True)) if self._has_products_beside() else None)
         self._add("with reductions where they are read", lambda: where_read(fusion, extent))
         self._add("with what does not depend on an axis computed once", lambda: narrow(fusion))
         self._add("with short runs of rows summed last", lambda: sum_short_runs_last(fusion, extent))
@@ -102,7 +106,7 @@ class Forms:
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
-            self._add_to(best, "with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))
+            self._add_to(self._searches[0], "with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))
             self._add_to(best, "with long sums of products in chunks", lambda last: chunk_long_products(last.fusion, extent), anew=True)
             self._add_to(best, "with packed factors of products", lambda last: pack_products(last.fusion, extent), anew=True)
             self._add_to(best, "with long sums in chunks", lambda last: chunk_long_sums(last.fusion, extent), anew=True)
@@ -143,7 +147,8 @@ class Forms:
         best: Segmentation | None = None
         least = {search: result(lambda search=search: search.least, search.us, "no bound with kernels side by side", self._faults) for search in self._searches}
         for search in sorted(self._searches, key=lambda search: least[search]):
-            if best is None or least[search] < best.us:
+            near = NEAR if least[search] < search.us else 1.0
+            if best is None or least[search] < near * best.us:
                 with nullcontext() if best is None else self._budget.limit():
                     what = f"no kernels of the form after {len(search.moves)} calls"
                     found = result(lambda search=search: search.segmentation(reason), None, what, self._faults)
@@ -173,6 +178,15 @@ class Forms:
     def _form(self, what: str, make: Callable[[], Script | None]) -> Script | None:
         """A form, if there is one."""
         return result(make, None, f"no form {what}", self._faults)
+
+    def _has_products_beside(self) -> bool:
+        """Whether the fastest form has small products that could share a list of tiles."""
+        return bool(self._searches) and min(self._searches, key=lambda search: search.us).has_products_beside
+
+    def _unlike(self, form: Script | None) -> Script | None:
+        """A form of the fusion, unless a search has it."""
+        known = {search.moves for search in self._searches}
+        return form if form is not None and (*self._moves, *form.lines) not in known else None
 
     def _add_to(self, first: Search, what: str, make: Callable[[Search], Script | None], *, anew: bool = False) -> None:
         """Search a form of the form that is the fastest so far, so that forms add up; if that is no faster, of the form with which this began: an earlier one

@@ -83,6 +83,13 @@ def horizontal(
     return joined
 
 
+def side_by_side(fusions: Sequence[Fusion], name: str, shared: Iterable[str]) -> Fusion:
+    """Scheduled fusions, each of which can be lowered, joined as :func:`horizontal` joins them with ``force=True``. Raises :class:`FusionError` like that."""
+    if all(f.residents > 1 for f in fusions):
+        return horizontal(fusions, name=name, shared=shared, force=True)
+    return _FusionJoin(fusions, name, _names(name, shared)).run()  # beside a member that asks for one resident block no more fit: no estimate is needed
+
+
 def horizontal_cost(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> HorizontalCost:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, prod
+from typing import ClassVar
 
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Read, Reduction, View
@@ -38,9 +39,9 @@ from taskfuse.schedulers.elementwise import (
     widest,
     work,
 )
-from taskfuse.schedulers.instructions import cost, issued
+from taskfuse.schedulers.instructions import cost, issued, slots
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Block, Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.stencils import Stencil, arrange, clamped, find, fits_if_clamped, lines, share, tile_of
 from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, WARP, Target
@@ -54,7 +55,7 @@ MAX_CODE = 256
 """Instructions of a thread, as costs count them, above which nothing is unrolled: long code misses the instruction cache."""
 LEAST_BYTES, BUSY = 4, 1024
 """Where a thread would have more code than that, and a multiprocessor fewer threads than :data:`BUSY`, the chain of one thread decides: vectors are shorter,
-down to :data:`LEAST_BYTES`."""
+down to :data:`LEAST_BYTES`, and there are fewer of them where those of functions in libraries are more."""
 SHORT = 512
 """Columns of constant extent are merged with the axis before while there are no more than this."""
 
@@ -71,6 +72,7 @@ class PointwiseConfig(Parameters):
         unroll_rows: vectors per thread along the rows.
         flat: all axes are merged into columns.
         tile: points of a thread along the axis along which loads are shifted (:mod:`taskfuse.schedulers.stencils`); 1: none are shared.
+        lanes: threads along TIDx, a divisor of all of a block; 0: those along the columns.
     """
 
     vector: int
@@ -80,20 +82,38 @@ class PointwiseConfig(Parameters):
     unroll_rows: int = 1
     flat: bool = False
     tile: int = 1
+    lanes: int = 0
 
+    LEAST: ClassVar[Mapping[str, int]] = {"lanes": 0}
     POWERS = frozenset(("vector",))
 
     def __post_init__(self) -> None:
         self.check_fields()
-        self.check_threads(self.columns * self.rows, f"{self.columns} x {self.rows} threads")
+        threads = self.columns * self.rows
+        self.check_threads(threads, f"{self.columns} x {self.rows} threads")
+        if self.lanes and (threads % self.lanes or self.tile > 1):
+            raise self.error(f"lanes is {self.lanes}", "use 0" if self.tile > 1 else f"use a divisor of {threads}, the threads of a block")
 
     @property
     def words(self) -> str:
         """The parameters as readable text."""
         return (
             f"{'all axes as one, ' * self.flat}{f'tiles of {self.tile} points, ' * (self.tile > 1)}vectors of {self.vector}, "
-            f"blocks of {self.columns} x {self.rows} threads, {self.unroll * self.unroll_rows} vectors of each input in flight per thread"
+            f"blocks of {self.columns} x {self.rows} threads{f' in lines of {self.lanes}' if self.lanes else ''}, "
+            f"{self.unroll * self.unroll_rows} vectors of each input in flight per thread"
         )
+
+    @property
+    def block(self) -> Block:
+        """Threads of a block along x, y and z."""
+        lanes = self.lanes or self.columns
+        return lanes, self.columns * self.rows // lanes, 1
+
+    def in_lines(self, lanes: int) -> PointwiseConfig | None:
+        """The same parameters, with as many threads of a block along TIDx; ``None`` if they do not fill such lines."""
+        lanes = min(lanes, self.columns * self.rows)
+        fits = self.tile == 1 and self.columns * self.rows % lanes == 0
+        return replace(self, lanes=0 if lanes == self.columns else lanes) if fits else None
 
 
 @tries_parameters
@@ -127,13 +147,13 @@ def _scheduled(fusion: Fusion, config: PointwiseConfig | None, extent: Sizes) ->
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     others = [replace(chosen, tile=chosen.tile // 2)] if chosen.tile > 1 else []
     others += [
-        replace(chosen, columns=columns, rows=rows, unroll=max(1, chosen.unroll * u // 2))
+        replace(chosen, columns=columns, rows=rows, unroll=max(1, chosen.unroll * u // 2), lanes=0)
         for rows in (chosen.rows, 1)
         for columns in (max(WARP if rows == 1 else min(WARP, chosen.columns), chosen.columns * t // 2) for t in (2, 1, 4))
         if columns * rows <= MAX_THREADS
         for u in (2, 1, 4)
     ]
-    options = tuple(Option(c, us, block=(c.columns, c.rows, 1)) for c in dict.fromkeys((chosen, *others)))
+    options = tuple(Option(c, us, block=c.block) for c in dict.fromkeys((chosen, *others)))
     return Chosen("pointwise", shape or "scalar", options[0], options, config is not None, script.text, moved)
 
 
@@ -225,11 +245,14 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     if vector > figures.apart and _most_are_apart(fusion, leaves, vector):
         vector = figures.apart
     costs, points = sum(cost(e) for e in needed(fusion)), extent.elements(out)
-    while vector * widest(fusion, leaves) > LEAST_BYTES and vector * costs > MAX_CODE and points < BUSY * extent.target.sms * vector:
+    chain, busy = sum(max(cost(e), slots(e)) for e in needed(fusion)), BUSY * extent.target.sms
+    while vector * widest(fusion, leaves) > LEAST_BYTES and vector * costs > MAX_CODE and points < busy * vector:
         vector //= 2
     flying = vector * sum(r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if r.tensor.ndim >= out.ndim) or VECTOR_BYTES
     code = vector * costs
     unroll = 1 << max(1, min(MAX_UNROLL, IN_FLIGHT // flying, MAX_CODE // max(1, code))).bit_length() - 1
+    while unroll > 1 and unroll * vector * chain > MAX_CODE and points < busy * vector * unroll:
+        unroll //= 2
     flat = (vector == 1 or is_short) and out.ndim > 1 and all(_is_in_order(r, out) for leaf in leaves for r in leaf.reads)
     if flat:
         unroll = min(unroll, figures.flat)
@@ -369,9 +392,17 @@ def _loops(script: Script, out: TensorView, config: PointwiseConfig) -> None:
     # [rows, column block, column unrolled, thread, vector]
     if has_rows:
         call.split(0, config.unroll_rows * config.rows).split(1, config.rows).reorder([0, 3, 2, 5, 1, 4, 6])
-        types = (P.BIDx, P.BIDx, P.TIDy, P.TIDx, P.Unroll, P.Unroll)
+        blocks, threads, unrolled = (P.BIDx, P.BIDx), (P.TIDy, P.TIDx), (P.Unroll, P.Unroll)
     else:
         call.reorder([0, 2, 1, 3])
-        types = (P.BIDx, P.TIDx, P.Unroll)
+        blocks, threads, unrolled = (P.BIDx,), (P.TIDx,), (P.Unroll,)
+    if config.lanes:
+        if has_rows:
+            call.merge(len(blocks))
+        threads = (P.TIDx,)
+        if config.lanes < config.columns * config.rows:
+            call.split(len(blocks), config.lanes)
+            threads = (P.TIDy, P.TIDx)
+    types = (*blocks, *threads, *unrolled)
     for axis, p in enumerate(types):
         call.bind(axis, p)

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, NamedTuple, TypeVar
 
 from taskfuse.errors import LoweringError, ScheduleError, UnsupportedError
-from taskfuse.ir.axes import Axis
+from taskfuse.ir.axes import Axis, iteration_symbol
 from taskfuse.ir.expr import Gather, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
@@ -212,7 +212,9 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         run=extent(space.extent(space.run)) if space.is_inner and len(space.run) < len(space.reduced) else None,
         phases=phases.count,
         loads=tuple(tv.dtype.itemsize for tv in own if tv in contiguous),
-        crossed=sum(_is_crossed(fusion, keys, tv, beside) for tv in own if tv in contiguous),
+        crossed=len(crossed := [tv for tv in own if tv in contiguous and _is_crossed(fusion, keys, tv, beside)]),
+        apart=sum(_lies_along(fusion, keys, tv).isdisjoint(keys.key(space.axes[p]) for p in space.reduced) for tv in crossed),
+        turn=max(1, extent(space.axes[space.contiguous].extent) // space.width),
         spread=sum(_is_spread(keys, tv, beside) for tv in fusion.inputs if space.is_inner and tv in wide - private and among(tv, space.loads)),
         scattered=sum(keys.key(tv.logical[-1]) != beside for tv in whole if tv.logical[-1].extent is not ONE),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
@@ -243,6 +245,15 @@ def _is_crossed(fusion: Fusion, keys: Keys, tv: TensorView, beside: Key) -> bool
     expr = fusion.definition(tv)
     axis = next((p for p, a in enumerate(tv.root) if keys.key(a) == beside), None)
     return axis is not None and isinstance(expr, Pointwise) and not is_coalesced(fusion, storage_reads(fusion, expr)[0], tv, axis)
+
+
+def _lies_along(fusion: Fusion, keys: Keys, tv: TensorView) -> set[Key]:
+    """The keys of the axes along which neighbors are neighbors in an input, or in that of which a tensor has elements."""
+    if tv.is_input:
+        return {keys.key(tv.logical[-1])}
+    expr = fusion.definition(tv)
+    index = storage_reads(fusion, expr)[0].index if expr is not None else ()
+    return {keys.key(a) for p, a in enumerate(tv.root) if index and iteration_symbol(p).free & index[-1].free}
 
 
 def _is_spread(keys: Keys, tv: TensorView, beside: Key) -> bool:

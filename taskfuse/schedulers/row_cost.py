@@ -58,6 +58,8 @@ class RowProblem:
         loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
         crossed: how many of those inputs have their elements along another axis side by side: each element of a vector is an access of its own, and each thread
             along the vectors reads another line of memory.
+        apart: how many of these have no neighbors along the reduced axes, either: threads of one row read other lines, too.
+        turn: vectors along the contiguous axis: threads behind its end read of the lines that the first ones read; ``None``: there are more than threads.
         scattered: how many outputs have them so: a warp stores a part of a sector for each of its threads.
         spread: how many inputs that all rows share have them so, by an axis of one element: each element of a vector is an access of its own, whose
             neighbors in a warp are a vector apart.
@@ -89,6 +91,8 @@ class RowProblem:
     loaded: float | None = None
     stored: float | None = None
     crossed: int = 0
+    apart: int = 0
+    turn: int | None = None
     scattered: int = 0
     spread: int = 0
     beside: tuple[int, ...] = ()
@@ -258,7 +262,10 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
     along = config.threads if problem.is_inner else config.rows
-    looked = (problem.crossed + problem.scattered) * elements / WARP * min(WARP, along)
+    lines = min(WARP, along, problem.turn or WARP)
+    beside = 1 if problem.is_inner else max(1, WARP // config.rows)  # threads of one row in a warp
+    looked = ((problem.crossed - problem.apart) * lines + problem.apart * min(WARP, lines * beside)) * elements / WARP
+    looked += problem.scattered * elements / WARP * min(WARP, along)
     looked += problem.spread * elements / WARP * min(WARP, problem.width * FULL * WARP / LINE_BYTES)
     times = {
         "memory": target.dram_us(loaded + stored) + again / speed,

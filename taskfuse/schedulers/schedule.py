@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import wraps
 from math import prod
 from numbers import Integral
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from taskfuse.count import Count
 from taskfuse.errors import ScheduleError, UnsupportedError, shown
@@ -69,6 +69,25 @@ class Config(Protocol):
 
 ConfigT = TypeVar("ConfigT", bound=Config, covariant=True)
 T = TypeVar("T")
+
+
+@runtime_checkable
+class Arrangeable(Protocol):
+    """Parameters that say nothing of where in a block a thread stands: kernels of other blocks can have blocks of one shape."""
+
+    @property
+    def block(self) -> Block:
+        """Threads of a block along x, y and z."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """See :class:`Config`."""
+        ...
+
+    def in_lines(self, lanes: int) -> Arrangeable | None:
+        """The same parameters, with as many threads of a block along x; ``None`` if they do not fill such lines."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,11 @@ from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.apart import atoms
 from taskfuse.schedulers.auto import multiplies
-from taskfuse.schedulers.beside import GAIN, SMALL, groups, joined, levels
+from taskfuse.schedulers.beside import GAIN, SMALL, Place, fit_together, groups, is_joinable, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Candidate, Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
-from taskfuse.schedulers.schedule import Chosen, Sizes
+from taskfuse.schedulers.schedule import Chosen, Config, Sizes
 from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates, RowViews, Ways
 from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
 from taskfuse.schedulers.walks import walks
@@ -123,6 +123,16 @@ class Search:
         _, together = self._groups(self._segments, found)
         return self.us - self.target.alone_us(0.0) * sum(len(group) - 1 for group in together)
 
+    @property
+    def has_products_beside(self) -> bool:
+        """Whether several products so small that launches matter could run at once, and are not in one list of tiles."""
+        found = self._candidates(self._segments)
+        if found is None:
+            return False
+        placed = zip(found, self._levels(self._segments, found), strict=True)
+        small = [level for made, level in placed if multiplies(made.schedule) and made.schedule.us <= SMALL * self.target.launch_us]
+        return len(set(small)) < len(small)
+
     def crossed(self) -> list[tuple[TensorView, tuple[TensorView, ...]]]:
         """The tensors that segments read of others, each with its readers in one of them; those that are made last come first."""
         number = {tv: k for k, p in enumerate(self._segments) for tv in p}
@@ -158,39 +168,57 @@ class Search:
         """The kernels, those side by side in one launch that do not wait for one another."""
         level, together = self._groups(segments, steps)
         heads: dict[int, SegmentStep] = dict(enumerate(steps))
-        for group in together if self._trial else ():
-            if self._budget.is_spent and not self._budget.extend():
-                break
-            parts = tuple(steps[k] for k in group)
-            found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts])
+        left = together if self._trial else []
+        while left and (not self._budget.is_spent or self._budget.extend()):
+            group = left.pop(0)
+            members = [steps[k] if config is None else self._arranged(segments[k], steps[k], config) for k, config in group]
+            parts = tuple(step for step in members if step is not None)
+            apart = sum(steps[k].schedule.us for k, _ in group)
+            found = joined(f"{parts[0].fusion.name}_beside", [p.fusion for p in parts], [p.schedule for p in parts]) if len(parts) == len(members) else None
             if found is None:
                 continue
-            bound = sum(self._ways[segments[k]].bound for k in group) - (len(group) - 1) * self.target.launch_us
+            bound = sum(self._ways[segments[k]].bound for k, _ in group) - (len(group) - 1) * self.target.launch_us
             try:
                 with self._budget.limit():
                     came = tried(self._trial, found.fusion, found.schedule, bound)
             except DeadlineError:
                 break
-            apart = sum(p.schedule.us for p in parts)
             if came.refused or came.schedule.count is None or came.schedule.count.us > GAIN * apart:
                 why = came.refused or f"{came.schedule.count}, one after another {apart:.1f} us"
                 self._dropped.append(f"not side by side: {', '.join(p.fusion.name for p in parts)}: {why}")
+                left += [kind for moved in (False, True) if 1 < len(kind := [Place(p.segment) for p in group if (p.config is not None) is moved]) < len(group)]
                 continue
             tensors, views = tuple(name for p in parts for name in p.tensors), tuple(name for p in parts for name in p.views)
-            for k in group[1:]:
+            for k, _ in group[1:]:
                 del heads[k]
-            heads[group[0]] = SegmentStep(found.fusion, came.schedule.expected_by_count(), tensors, None, views, parts, found.call)
+            heads[group[0].segment] = SegmentStep(found.fusion, came.schedule.expected_by_count(), tensors, None, views, parts, found.call)
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
-    def _groups(self, segments: Sequence[Segment], kernels: Sequence[Candidate | SegmentStep]) -> tuple[list[int], list[list[int]]]:
+    def _arranged(self, p: Segment, step: SegmentStep, config: Config) -> SegmentStep | None:
+        """The kernel of a segment with other parameters; ``None`` if it cannot be made."""
+        made = self._ways[p].arranged(config)
+        if made is None:
+            return None
+        named, _ = copy_fusion(made.fusion)
+        named.name = step.fusion.name
+        return replace(made, fusion=named)
+
+    def _groups(self, segments: Sequence[Segment], kernels: Sequence[Candidate | SegmentStep]) -> tuple[list[int], list[list[Place]]]:
         """The level of each segment, and which may share a launch."""
         level = self._levels(segments, kernels)
-        return level, groups([kernel.fusion for kernel in kernels], [kernel.schedule for kernel in kernels], level, self.target.launch_us)
+        return level, groups([kernel.fusion for kernel in kernels], [kernel.schedule for kernel in kernels], level, self.target)
 
     def _levels(self, segments: Sequence[Segment], kernels: Sequence[Candidate | SegmentStep]) -> list[int]:
         own = {tv: k for k, p in enumerate(segments) for tv in p}
         needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
-        return levels(needs, [multiplies(kernel.schedule) for kernel in kernels])
+        schedules = [kernel.schedule for kernel in kernels]
+        is_product = [multiplies(schedule) for schedule in schedules]
+        may = [is_joinable(kernel.fusion, kernel.schedule, self.target) for kernel in kernels]
+
+        def fits(j: int, k: int) -> bool:
+            return (is_product[j] and is_product[k]) or (may[j] and may[k] and fit_together(schedules[j], schedules[k], self.target))
+
+        return levels(needs, fits)
 
     def _by_levels(self, segments: list[Segment]) -> list[Segment]:
         """The segments in the order in which their kernels run, by which these are named; as they are, while one has no kernel."""

@@ -19,14 +19,15 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import Strided, made_from, resolve, strided
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.alpha_equivalence import in_other_names
 from taskfuse.schedulers.auto import candidates
-from taskfuse.schedulers.budget import Budget
-from taskfuse.schedulers.candidates import Candidate, Candidates, Counts
+from taskfuse.schedulers.budget import Budget, Work
+from taskfuse.schedulers.candidates import Candidate, Candidates, Counts, failure
 from taskfuse.schedulers.roofline import bytes_of, roofline
-from taskfuse.schedulers.schedule import Chosen, Sizes
+from taskfuse.schedulers.schedule import Chosen, Config, Scheduler, Sizes, expendable
 from taskfuse.schedulers.segmentation import SegmentStep
 from taskfuse.target import VECTOR_BYTES, Target
 
@@ -143,6 +144,15 @@ class Alike:
         """Whether a scheduler of products takes it, or offers to."""
         return self.candidates.is_led
 
+    def scheduled(self, scheduler: Scheduler, config: Config) -> Candidate | None:
+        """A schedule with given parameters; ``None`` if it is refused."""
+        copy, _ = copy_fusion(self._part)
+        made: list[Chosen[Any]] = []
+        self._budget.spend(Work.SCHEDULED, len(copy.tensors()))
+        if failure(lambda: made.append(expendable(scheduler)(copy, config, sizes=self._sizes, target=self._target))) is not None:
+            return None
+        return Candidate(copy, made[0], scheduler)
+
     @cached_property
     def bytes(self) -> float:
         """Of inputs and outputs."""
@@ -254,11 +264,19 @@ class Ways:
         """The fastest that was not dropped; ``None`` if all were."""
         chosen = self._choose()
         if chosen is not None and self._step is None:
-            piece, best = chosen
-            own = in_other_names(best, piece.alike.names, piece.names)
-            views = tuple(tv.name for tv in self._views) if piece is self._viewed else ()
-            self._step = SegmentStep(own.fusion, own.schedule, self._names, own.scheduler, views)
+            self._step = self._in_own_names(*chosen)
         return self._step
+
+    def arranged(self, config: Config) -> SegmentStep | None:
+        """:attr:`step` with other parameters; ``None`` if they are refused."""
+        chosen = self._choose()
+        found = None if chosen is None else chosen[0].alike.scheduled(chosen[1].scheduler, config)
+        return None if chosen is None or found is None else self._in_own_names(chosen[0], found)
+
+    def _in_own_names(self, piece: Piece, found: Candidate) -> SegmentStep:
+        own = in_other_names(found, piece.alike.names, piece.names)
+        views = tuple(tv.name for tv in self._views) if piece is self._viewed else ()
+        return SegmentStep(own.fusion, own.schedule, self._names, own.scheduler, views)
 
     def drop(self, reason: str) -> None:
         """Go on to the next way: :attr:`step` has no proved kernel."""

@@ -47,8 +47,6 @@ from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.schedulers.tile_sides import AxisDigit, Sides, tile_sides, turned_along
 from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, Target
 
-MOST_PADDING = 8
-"""The most elements of tiles for each of the outputs: where a side is two neighbors that a view moves apart, tiles are nearly empty."""
 CHUNKS = 8
 """Chunks of a vector's size that are permuted with one another: 128 bytes, all banks."""
 
@@ -123,8 +121,6 @@ def transpose(
     if sides is None:
         raise refuse(fusion, "transpose", "its inputs are contiguous along one axis, and differ in others", "tf.schedulers.pointwise")
     chosen = config or _choose(fusion, leaves, tiles, sides, extent)
-    if config is None and _padding(sides, chosen, extent) > MOST_PADDING:
-        raise refuse(fusion, "transpose", f"tiles of {chosen.height} x {chosen.tile} would be nearly empty", "tf.schedulers.pointwise")
     needed_bytes = chosen.tile * chosen.height * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
     if needed_bytes > extent.room:
         raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")

@@ -327,3 +327,14 @@ def test_those_that_gain_nothing_are_passed_over() -> None:
     first, _ = far(found, 0.1)
     assert found.best is not None
     assert found.best.scheduler is not first or found.is_last
+
+
+def test_one_without_an_offer_that_is_far_from_the_roofline_comes_after_a_faster_one() -> None:
+    """Such as tiles that are nearly empty."""
+    found = candidates(scheduler("tiles", 90.0, others=1), scheduler("plain", 80.0), scheduler("last", 70.0))
+    seen: list[tuple[str, int]] = []
+    while found.best is not None:
+        seen.append(here(found))
+        found.drop("a gap")
+    assert seen == [("last", 0), ("plain", 0), ("tiles", 0), ("tiles", 1)]
+    assert here(candidates(scheduler("tiles", 2.0), scheduler("plain", 1.0))) == ("tiles", 0)

@@ -224,3 +224,13 @@ def test_a_product_stays_where_readers_leave_short_rows_and_columns(is_merged: b
     found = form(fusion)
     assert products(fusion if found is None else found) == products(fusion)
     assert [step.schedule.scheduler for step in choose_segments(fusion).steps if step.schedule.scheduler in ("matmul", "simt_gemm", "fallback")] == ["matmul"]
+
+
+def test_turned_factors_are_copied_on_request() -> None:
+    """Two products of one list of tiles need factors that are contiguous along the same axes."""
+    with tf.Fusion("weight") as fusion:
+        x, dy = tf.define_tensor([2, 8, 8, 64], dtype=tf.bfloat16, name="x"), tf.define_tensor([128, 96], dtype=tf.bfloat16, name="dy")
+        fusion.add_output(tf.reshape(tf.relu(x), [128, 64]).T @ dy)
+    found = canonical(fusion, Sizes(fusion, None, DEFAULT), is_copied=True)
+    assert found is not None
+    assert sum("cache_after" in line for line in found.lines) == 1

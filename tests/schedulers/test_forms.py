@@ -143,6 +143,28 @@ def test_a_form_is_searched_of_the_first_one_where_it_adds_nothing_to_the_fastes
     assert found.moved == ("# again",)
 
 
+def test_products_are_moved_to_copies_of_the_first_form_where_another_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views before all products may be faster than none, and views before some of them faster still."""
+
+    def canonical(given: tf.Fusion, _: object, readers: object = None, *, is_copied: bool = False) -> Script | None:
+        if is_copied:
+            return None
+        script = Script(tf.copy_fusion(given)[0])
+        script.comment("all" if readers is None else "some")
+        return script
+
+    us: dict[tuple[str, ...], float] = {(): 10.0, ("# all",): 9.0, ("# all", "# some"): 9.5, ("# some",): 8.0}
+    for module, name in STAGES.values():
+        if module is forms:
+            monkeypatch.setattr(forms, name, always(None))
+    monkeypatch.setattr(forms, "canonical", canonical)
+    for name in ("us", "least"):
+        monkeypatch.setattr(Search, name, property(lambda search: us[search.moves]))
+    fusion = built(two_sums)
+    found = forms.Forms(fusion, Sizes(fusion, None, DEFAULT), None, None, Budget(), []).segmentation("planted")
+    assert found.moved == ("# some",)
+
+
 def test_without_any_search_each_tensor_has_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forms, "Search", planted(lambda: KeyError("planted")))
     found = chosen(built(two_steps))

@@ -102,7 +102,7 @@ def test_parameters_that_do_not_suit_leave_the_fusion_as_it_was() -> None:
     before = str(fusion)
     with pytest.raises(UnsupportedError) as caught:
         tf.schedulers.pointwise(fusion, PointwiseConfig(8, 64, 1, 1))
-    config = "PointwiseConfig(vector=8, columns=64, rows=1, unroll=1, unroll_rows=1, flat=False, tile=1)"
+    config = "PointwiseConfig(vector=8, columns=64, rows=1, unroll=1, unroll_rows=1, flat=False, tile=1, lanes=0)"
     why = f"with {config}, parallelize(tv2): 8 elements of float32 are more than the 16 bytes of the atom vector"
     assert caught.value.message.splitlines()[0] == f"a pointwise schedule of fusion 'scaled' is not supported: {why}"
     assert caught.value.help == "use an extent of 4 or less"

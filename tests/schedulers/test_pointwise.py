@@ -5,6 +5,7 @@ from functools import reduce
 import pytest
 
 import taskfuse as tf
+from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers import PointwiseConfig
 from taskfuse.schedulers.segmenter import choose_segments
 from tests.schedulers.oracle import array, checked
@@ -151,3 +152,34 @@ def test_columns_that_are_left_out_are_not_loaded() -> None:
     text = str(tf.lower(fusion))
     assert " < 100" in text
     assert "<- x[" not in text
+
+
+@pytest.mark.parametrize("lanes", [4, 32, 64])
+def test_threads_of_a_block_stand_in_lines_of_any_length(lanes: int) -> None:
+    with tf.Fusion("rows") as fusion:
+        x, b = tf.define_tensor([5, 11, 32], name="x"), tf.define_tensor([32], name="b")
+        fusion.add_output(tf.relu(x) + b)
+    config = PointwiseConfig(vector=4, columns=8, rows=8, unroll=1).in_lines(lanes)
+    assert config is not None
+    assert config.block == (lanes, 64 // lanes, 1)
+    given = [array(5, 11, 32), array(32)]
+    wanted = fusion.evaluate(*given)
+    tf.schedulers.pointwise(fusion, config)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert (kernel.simulate(*given)[0] == wanted[0]).all()
+
+
+def test_lines_that_threads_do_not_fill_are_refused() -> None:
+    assert PointwiseConfig(vector=4, columns=24, rows=2, unroll=1).in_lines(32) is None
+    with pytest.raises(UnsupportedError, match="lanes is 7"):
+        PointwiseConfig(vector=4, columns=16, rows=2, unroll=1, lanes=7)
+
+
+def test_long_functions_are_spread_over_more_threads() -> None:
+    """A library's power takes as many instructions as a small kernel has threads to spare."""
+    with tf.Fusion("powers") as fusion:
+        fusion.add_output(tf.pow(tf.define_tensor([16, 1], name="x"), tf.define_tensor([1, 512], name="y")))
+    config = tf.schedulers.pointwise(fusion).config
+    assert isinstance(config, PointwiseConfig)
+    assert config.unroll * config.unroll_rows == 1

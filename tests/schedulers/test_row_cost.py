@@ -178,3 +178,13 @@ def test_instructions_are_counted_where_a_norm_has_fewer() -> None:
     few = RowProblem(1 << 14, 4096, phases=2)
     assert estimate(replace(few, slots=4), RowConfig(256)).us == estimate(few, RowConfig(256)).us
     assert estimate(replace(few, slots=400), RowConfig(256)).us > 5 * estimate(few, RowConfig(256)).us
+
+
+def test_threads_behind_the_end_of_an_axis_that_is_crossed_take_the_lines_of_the_first() -> None:
+    """Sums over heads of what a product stored turned: 16 vectors along the axis across which neighbors lie, and threads of one row in other heads."""
+    problem = RowProblem(524288, 4, 8, False, loads=(2,), store_bytes=2, crossed=1, apart=1, turn=16)
+    tall, flat = RowConfig(1, 64, 1), RowConfig(2, 16, 1)
+    assert estimate(problem, flat).bound == "lookups"
+    assert estimate(problem, tall).us < 0.7 * estimate(problem, flat).us
+    assert estimate(replace(problem, apart=0), flat).us < 0.7 * estimate(problem, flat).us
+    assert estimate(replace(problem, turn=1), tall).us < 0.7 * estimate(problem, tall).us
