@@ -18,6 +18,7 @@ from taskfuse.collector import SEARCH
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.compile import compile
+from taskfuse.runtime.progress import AGAIN, Progress
 from taskfuse.runtime.workers import FEWEST, compiled_elsewhere
 from taskfuse.torch.aliases import aliases
 from taskfuse.torch.biases import separate_biases
@@ -229,12 +230,18 @@ def _compiled(plan: GraphPartition, regions: dict[int, ImportedRegion], settings
     key = _keys(regions, settings)
     new = {key[number]: region for number, region in regions.items() if key[number] not in _known}
     made: dict[Key, Compiled | TaskfuseError] = {}
-    for own, region in new.items():
-        result = _made(region.fusion, own, settings)
-        if isinstance(result, TaskfuseError):
-            made[own] = result
-        else:
-            made[own] = Compiled(own[0], settings.run, len(region.tensors), len(region.numbers), result)
+    with Progress("torch.compile") as progress:
+
+        def report() -> None:
+            done = len(made) + sum(answer.done() for own in new if (answer := _asked.get(own)) is not None)
+            progress(f"{done} of {len(new)} fusions of a graph compiled")
+
+        for own, region in new.items():
+            result = _made(region.fusion, own, settings, report)
+            if isinstance(result, TaskfuseError):
+                made[own] = result
+            else:
+                made[own] = Compiled(own[0], settings.run, len(region.tensors), len(region.numbers), result)
     found: dict[int, Compiled] = {}
     with _lock:
         _known.update({own: result for own, result in made.items() if isinstance(result, Compiled)})
@@ -250,13 +257,23 @@ def _compiled(plan: GraphPartition, regions: dict[int, ImportedRegion], settings
     return found
 
 
-def _made(fusion: Fusion, own: Key, settings: Settings) -> Any:
-    """The executable of a fusion, ``None`` for the reference, or the error."""
+def _made(fusion: Fusion, own: Key, settings: Settings, report: Callable[[], None]) -> Any:
+    """The executable of a fusion, ``None`` for the reference, or the error. ``report`` is called now and then while another process compiles."""
     if settings.run == "reference":
         return None
     asked = _asked.pop(own, None)
-    result = None if asked is None else asked.result()
+    result = None if asked is None else _waited(asked, report)
     return _one(fusion, _arguments(settings)) if result is None else result
+
+
+def _waited(answer: Future[Any], report: Callable[[], None]) -> Any:
+    """The result of another process."""
+    while True:
+        report()
+        try:
+            return answer.result(AGAIN)
+        except TimeoutError:
+            continue
 
 
 def _arguments(settings: Settings) -> dict[str, Any]:

@@ -25,6 +25,8 @@ def test_modes() -> None:
         (None, {"least": True}, "least=True"),
         (None, {"run": "gpu"}, "run='gpu'"),
         (None, {"budget": "long"}, "budget='long'"),
+        (None, {"budget": float("nan")}, "budget=nan"),
+        (None, {"most": 0}, "most=0"),
     ],
 )
 def test_what_does_not_exist_is_refused(mode: str | None, options: dict[str, object], text: str) -> None:
