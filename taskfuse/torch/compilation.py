@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -45,6 +45,7 @@ class GraphReport:
         fusions: by number, the nodes and the executable (``None`` for the reference).
         seconds: of compilation.
         program: the graph as it runs.
+        measured: microseconds of fusions, by their texts: where :func:`taskfuse.torch.explain` has run the graph.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class GraphReport:
     fusions: dict[int, tuple[ImportedRegion, Compiled]]
     seconds: float
     program: GraphProgram
+    measured: dict[str, float] = field(default_factory=dict[str, float])
 
 
 Listener = Callable[[GraphReport], None]

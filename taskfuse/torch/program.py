@@ -18,6 +18,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from taskfuse.torch.aliases import Alias
+from taskfuse.torch.bound import BoundCall
 from taskfuse.torch.calls import FunctionName, OpName, function_of, viewer
 from taskfuse.torch.copies import COPIES, joined
 from taskfuse.torch.importer import ImportedRegion
@@ -36,11 +37,13 @@ class GraphProgram:
         source: of a function ``run``.
         constants: what the source refers to.
         sized: names of fusions that are called with the values of symbols first.
+        watch: makes what is called in place of each fusion, until its launches are recorded; :func:`taskfuse.torch.explain` sets it before the first call.
     """
 
     source: str
     constants: dict[str, Any]
     sized: frozenset[str] = frozenset()
+    watch: Callable[[Compiled, BoundCall], BoundCall] | None = field(default=None, repr=False)
     _run: Callable[[list[Any]], Any] | None = field(default=None, repr=False)
 
     def __call__(self, inputs: list[Any]) -> Any:
@@ -55,7 +58,8 @@ class GraphProgram:
                 case OpName() | FunctionName():
                     scope[name] = value.found()
                 case Compiled():
-                    scope[name] = value.site(partial(scope.__setitem__, name), name in self.sized)
+                    site = value.site(partial(scope.__setitem__, name), name in self.sized)
+                    scope[name] = site if self.watch is None else self.watch(value, site)
                 case _:
                     scope[name] = value
         exec(compile(self.source, "<taskfuse graph>", "exec"), scope)

@@ -148,6 +148,8 @@ def test_a_report_counts_kernels() -> None:
     found = explain(mlp(torch.bfloat16), torch.randn(64, 256, device="cuda", dtype=torch.bfloat16), options={"least": 1})
     assert found.kernels >= found.fusions > 0
     assert "expected" in str(found)
+    assert all(us > 0 for g in found.graphs for us in g.measured.values())
+    assert str(found).count("measured") == found.fusions
 
 
 def test_an_op_of_a_fusion() -> None:
