@@ -27,10 +27,12 @@ class TaskfuseCode(OutputCode):
     Attributes:
         program: what runs.
         recorded: the same as a recorded CUDA graph; made again in each process.
+        _time_taken_ns: of its compilation, unknown: torch adds these of graphs that it finds.
     """
 
     program: GraphProgram
     recorded: Callable[[list[Any]], Any] | None = None
+    _time_taken_ns: int | None = dataclasses.field(default=0, init=False)
     _boxed_call: bool = True  # in the object itself: torch copies its attributes to what wraps it
 
     def __call__(self, inputs: Sequence[Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from taskfuse.cuda.sources import sources
 from taskfuse.errors import UnsupportedError, shown
@@ -81,7 +81,7 @@ def settings_of(mode: str | None, options: Mapping[str, Any] | None) -> Settings
         kinds: tuple[type[bool | int | float | str], ...] = (int, float) if isinstance(default, float) else (type(default),)
         if not isinstance(value, kinds) or (isinstance(value, bool) and not isinstance(default, bool)):
             raise _refused(f"{name}={shown(value)}", f"give a value like {shown(default)}")
-        if name in LOWEST and not value >= LOWEST[name]:
+        if name in LOWEST and not cast("float", value) >= LOWEST[name]:
             raise _refused(f"{name}={shown(value)}", f"give at least {LOWEST[name]}")
         choices = {"run": get_args(Run), "numerics": get_args(Numerics)}.get(name, ())
         if choices and value not in choices:

@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch._dynamo.utils import counters
 from torch._inductor import codecache
 
 from taskfuse.torch.cached import TaskfuseCode, shared_places
@@ -38,7 +39,10 @@ def test_graphs_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with torch.no_grad():
         counts = [compilations(model, False, least=least) for least in (1, 1, 2)]
     assert counts == [1, 0, 1]
+    counted = counters["aot_autograd"]
+    counted.clear()
     assert [compilations(model, True) for _ in range(2)] == [2, 0]
+    assert (counted["autograd_cache_hit"], counted["autograd_cache_bypass"]) == (1, 0)
 
 
 def test_keys_need_no_code_generators_of_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
