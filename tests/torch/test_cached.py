@@ -1,5 +1,6 @@
 """Graphs in torch's caches: a second process compiles nothing, and other options are other graphs."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch._inductor import codecache
 
 from taskfuse.torch.cached import TaskfuseCode, shared_places
 from taskfuse.torch.compilation import listeners
+from taskfuse.torch.cuda_graphs import RecordedGraph
 from tests.torch.graphs import check, compiled
 
 
@@ -101,8 +103,12 @@ def test_code_is_called_with_a_list() -> None:
     torch.testing.assert_close(code(given)[0], x.exp() + 1)
     assert given == []
     assert vars(code)["_boxed_call"]
-    code.recorded = program
+    code.recorded = RecordedGraph(program, "inference", 0, 0, {"stack_traces": [None]})
+    code.recorded._recorded = "of this process"  # type: ignore[assignment]
     code.prepare_for_serialization()
-    assert code.recorded is None
-    code.post_compile(None)
+    again = pickle.loads(pickle.dumps(code))
+    again.post_compile(None)
+    assert again.recorded.known == {"stack_traces": [None]}
+    assert again.recorded._recorded is None
+    assert again.recorded.run is again.program
     code.set_triton_bundle(None)
