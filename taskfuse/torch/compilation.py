@@ -25,6 +25,7 @@ from taskfuse.torch.biases import separate_biases
 from taskfuse.torch.fates import GraphPartition, NodeKind
 from taskfuse.torch.importer import ImportedRegion, imported
 from taskfuse.torch.kernels import Compiled
+from taskfuse.torch.measuring import Measurement
 from taskfuse.torch.metadata import Refused, members
 from taskfuse.torch.padding import has_odd_rows, pad_products
 from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
@@ -168,7 +169,13 @@ def pad_joint(graph: Graph, settings: Settings) -> None:
 
 
 def _limits(settings: Settings) -> PartitionLimits:
-    return PartitionLimits(settings.device, settings.products, settings.least, settings.most)
+    measure = _measurement(settings) if settings.measure and settings.run == "kernels" else None
+    return PartitionLimits(settings.device, settings.products, settings.least, settings.most, measure)
+
+
+@cache
+def _measurement(settings: Settings) -> Measurement:
+    return Measurement(_arguments(settings))
 
 
 def planned_regions(gm: GraphModule, settings: Settings) -> tuple[GraphPartition, dict[int, ImportedRegion]]:

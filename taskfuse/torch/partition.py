@@ -24,7 +24,7 @@ from taskfuse.torch.aliases import Alias
 from taskfuse.torch.fates import NUMBER, GraphPartition, NodeKind, elements, is_ordered, mutates, op_name
 from taskfuse.torch.importer import SLOWER, refusal
 from taskfuse.torch.metadata import Refused, meta_of, results
-from taskfuse.torch.product_groups import JOINED, product_groups
+from taskfuse.torch.product_groups import JOINED, Measure, product_groups
 from taskfuse.torch.rules.reductions import PRODUCTS
 
 GLUE = frozenset(
@@ -48,12 +48,14 @@ class PartitionLimits:
         products: whether all matrix products belong to regions.
         least: regions of fewer nodes that compute are left to torch.
         most: greater regions are cut where the fewest tensors cross.
+        measure: decides about products whose expected times are near torch's.
     """
 
     device: str = "cuda"
     products: bool = False
     least: int = 1
     most: int = 40
+    measure: Measure | None = None
 
 
 def planned(graph: Graph, limits: PartitionLimits, known: dict[Any, str | None] | None = None) -> GraphPartition:
@@ -69,7 +71,7 @@ def planned(graph: Graph, limits: PartitionLimits, known: dict[Any, str | None] 
         plan.kinds[node] = kind
         if kind is NodeKind.TORCH:
             plan.reasons[node] = reason
-    for group in product_groups(graph, plan):
+    for group in product_groups(graph, plan, limits.measure):
         plan.group_of |= dict.fromkeys(group, len(plan.groups))
         plan.groups.append(group)
     _level(graph, plan)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import torch
 
@@ -16,6 +15,7 @@ from taskfuse.torch.compilation import GraphReport, listeners
 from taskfuse.torch.dynamo import backend
 from taskfuse.torch.fates import NUMBER, NodeKind
 from taskfuse.torch.kernels import Compiled
+from taskfuse.torch.measuring import microseconds
 from taskfuse.torch.metadata import members
 
 
@@ -84,33 +84,12 @@ def _kernels(compiled: Compiled, measured: Mapping[str, float]) -> str:
     return ", ".join([what, *(f"{name} {us:.1f} us" for name, us in times.items() if isinstance(us, float))])
 
 
-CALLS: Final = 10
-"""Calls of a fusion that are timed together."""
-AHEAD: Final = 2_000_000
-"""Cycles that a GPU waits before them, about a millisecond, in which the host launches them: what is measured are kernels one after another."""
-
-
 def _timed(measured: dict[str, float], compiled: Compiled, call: BoundCall) -> BoundCall:
     """The call of a fusion, and its time on the way: a fusion changes none of its arguments, so it may run more than once."""
 
     def timed(*args: Any) -> tuple[Any, ...]:
         made = call(*args)
-        device = next((y.device for y in made if y.is_cuda), None)
-        start: Any
-        if device is None:
-            start = time.perf_counter()
-            call(*args)
-            measured[compiled.text] = (time.perf_counter() - start) * 1e6
-            return made
-        with torch.cuda.device(device):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            torch.cuda._sleep(AHEAD)
-            start.record()
-            for _ in range(CALLS):
-                call(*args)
-            end.record()
-            end.synchronize()
-        measured[compiled.text] = start.elapsed_time(end) * 1e3 / CALLS
+        measured[compiled.text] = microseconds(lambda: call(*args), made[0].device)
         return made
 
     return timed

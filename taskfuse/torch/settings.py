@@ -31,6 +31,7 @@ class Settings:
             kernels in the simulator. The last two are for tests.
         products: all matrix products become kernels of taskfuse; by default those that, with the math around them, are expected to be no slower than
             torch's.
+        measure: the same, but products whose expected times are near torch's are measured both ways, on the GPU; ``mode="max-autotune"`` sets it.
         numerics: as for :func:`taskfuse.compile`: ``"eager"`` rounds as torch does op by op, ``"wide"`` keeps chains of 16-bit floats in float32.
         least: fewest ops of a fusion.
         most: most ops of a fusion; greater ones are cut.
@@ -43,6 +44,7 @@ class Settings:
     strict: bool = False
     run: Run = "kernels"
     products: bool = False
+    measure: bool = False
     numerics: Numerics = "eager"
     least: int = 1
     most: int = 40
@@ -89,7 +91,7 @@ def settings_of(mode: str | None, options: Mapping[str, Any] | None) -> Settings
     if mode in ("reduce-overhead", "max-autotune"):
         given.setdefault("cudagraphs", True)
     if mode in ("max-autotune", "max-autotune-no-cudagraphs"):
-        given.setdefault("products", True)
+        given.setdefault("measure", True)
         given.setdefault("budget", 60.0)
     return Settings(**given)
 

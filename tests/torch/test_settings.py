@@ -11,7 +11,7 @@ from taskfuse.torch.settings import settings_of
 def test_modes() -> None:
     assert settings_of(None, None) == settings_of("default", {})
     assert settings_of("reduce-overhead", None).cudagraphs
-    assert settings_of("max-autotune", None).products
+    assert settings_of("max-autotune", None).measure
     assert not settings_of("max-autotune", {"cudagraphs": False}).cudagraphs
     assert not settings_of("max-autotune-no-cudagraphs", None).cudagraphs
 
