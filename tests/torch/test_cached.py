@@ -103,12 +103,11 @@ def test_code_is_called_with_a_list() -> None:
     torch.testing.assert_close(code(given)[0], x.exp() + 1)
     assert given == []
     assert vars(code)["_boxed_call"]
-    code.recorded = RecordedGraph(program, "inference", 0, 0, {"stack_traces": [None]})
-    setattr(code.recorded, "_recorded", program)  # noqa: B010 - it is private
+    code.recorded = RecordedGraph(program, "backward", 0, 0, None)  # its forward graph is recorded: it runs as it is
+    torch.testing.assert_close(code([x])[0], x.exp() + 1)
     code.prepare_for_serialization()
     again = pickle.loads(pickle.dumps(code))
     again.post_compile(None)
-    assert again.recorded.known == {"stack_traces": [None]}
-    assert getattr(again.recorded, "_recorded") is None  # noqa: B009
+    torch.testing.assert_close(again([x])[0], x.exp() + 1)
     assert again.recorded.run is again.program
     code.set_triton_bundle(None)
