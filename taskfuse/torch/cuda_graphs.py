@@ -87,13 +87,13 @@ class GraphRecorder:
         if skipped:
             log.warning("no CUDA graph: %s", skipped)
             return RecordedGraph(run, kind, self.device, fixed, None) if backward and self.device is not None else None
-        self.device = torchs.get_device_index(gm)
+        device = self.device = torchs.get_device_index(gm)
         known = {
             "stack_traces": torchs.get_stack_traces(gm),
             "placeholders": get_placeholder_info(gm.graph),
             "mutated_input_idxs": torchs.find_input_mutations(gm.graph),
         }
-        return RecordedGraph(run, kind, self.device, fixed, known)
+        return RecordedGraph(run, kind, device, fixed, known)
 
     @staticmethod
     def reset() -> None:
