@@ -129,7 +129,8 @@ def random_like(value: Any) -> Any:
     """A tensor with the shape, strides, dtype and device of another one: of random numbers, or of zeros, which are indices of everything."""
     size = 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True)) if value.numel() else 0
     if value.dtype.is_floating_point:
-        flat = torch.randn(size, device=value.device).to(value.dtype)
+        own = torch.Generator(value.device).manual_seed(0)  # the caller's random numbers stay as they are
+        flat = torch.randn(size, device=value.device, generator=own).to(value.dtype)
     else:
         flat = torch.zeros(size, dtype=value.dtype, device=value.device)
     return flat.as_strided(value.shape, value.stride())

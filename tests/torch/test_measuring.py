@@ -54,10 +54,13 @@ def test_symbols_are_not_measured(ran: list[tuple[str, list[Any]]]) -> None:
 
 
 def test_tensors_of_random_numbers() -> None:
+    """The caller's generator is not asked."""
+    before = torch.get_rng_state()
     for t in (torch.empty(3, 4).t(), torch.empty(3, 1).expand(3, 4), torch.empty(0, 3), torch.empty(()), torch.empty(2, 3, dtype=torch.float8_e4m3fn)):
         made = random_like(t)
         assert (made.shape, made.stride(), made.dtype) == (t.shape, t.stride(), t.dtype)
     assert not random_like(torch.ones(5, dtype=torch.int64)).any()
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_call_takes_time() -> None:
