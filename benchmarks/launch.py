@@ -31,6 +31,12 @@ TEXT = """extern "C" __global__ void bare(const float* x, float* y, int n) {
 }
 """
 
+LENGTHS = 1, 13
+"""Kernels of the chains."""
+CHAIN, GRAPH = "a chain of {} of our kernels, out=", "a compiled graph of {} fusions, outputs allocated"
+OURS = "cuLaunchKernelEx, ctypes, arguments prepared (ours)"
+ALLOCATED = "an output of ours, as torch's compiled graphs make it"
+
 Call = Callable[[], object]
 
 
@@ -69,6 +75,35 @@ def taskfuse_calls(x: Any, out: Any) -> dict[str, Call]:
     }
 
 
+def chains(x: Any, out: Any) -> dict[str, Call]:
+    """Chains of kernels that exchange tensors: as one fusion of ours, as a graph of torch with a fusion for each op, and of as many launches of the driver."""
+    from taskfuse.torch import backend
+
+    found: dict[str, Call] = {}
+    for length in LENGTHS:
+        with tf.Fusion(f"chain{length}") as fusion:
+            tv = tf.define_tensor(list(SHAPE), name="x")
+            made: list[list[tf.TensorView]] = []
+            for _ in range(length):
+                tv = tf.sin(tv)
+                made.append([tv])
+            fusion.add_output(tv)
+        run = tf.compile(tf.segment(fusion, made), backend="cuda", specialize=False)
+
+        def sines(x: Any, length: int = length) -> Any:
+            for _ in range(length):
+                x = torch.sin(x)
+            return x
+
+        graph = torch.compile(sines, backend=backend, options={"strict": True, "most": 1})
+        for _ in range(3):
+            run(x, out=out)
+            graph(x)
+        found[CHAIN.format(length)] = lambda run=run: run(x, out=out)
+        found[GRAPH.format(length)] = lambda graph=graph: graph(x)
+    return found
+
+
 def torch_calls(x: Any, out: Any) -> dict[str, Call]:
     """torch's own calls, and what our call is made of."""
     raw: Any = torch._C._cuda_getCurrentRawStream
@@ -78,7 +113,7 @@ def torch_calls(x: Any, out: Any) -> dict[str, Call]:
         "torch.add(x, 1, out=)": lambda: torch.add(x, 1, out=out),
         "torch.empty(shape)": lambda: torch.empty(SHAPE, dtype=torch.float32, device="cuda"),
         "torch.empty_like(x)": lambda: torch.empty_like(x),
-        **({} if quick is None else {"an output of ours, as torch's compiled graphs make it": lambda: quick(SHAPE, (SHAPE[1], 1), torch.float32)}),
+        **({} if quick is None else {ALLOCATED: lambda: quick(SHAPE, (SHAPE[1], 1), torch.float32)}),
         "new_empty_strided(shape, strides) of a tensor": lambda: x.new_empty_strided(SHAPE, (SHAPE[1], 1)),
         "torch.empty_strided(shape, strides)": lambda: torch.empty_strided(SHAPE, (SHAPE[1], 1), dtype=torch.float32, device="cuda"),
         "current raw stream": lambda: raw(0),
@@ -129,7 +164,7 @@ def bare_calls(x: Any, out: Any) -> dict[str, Call]:
         "cuLaunchKernel, cuda.bindings": through_bindings,
         "cuLaunchKernel, ctypes": through_ctypes,
         "cuLaunchKernelEx, cuda.bindings": extended_through_bindings,
-        "cuLaunchKernelEx, ctypes, arguments prepared (ours)": ours,
+        OURS: ours,
     }
 
 
@@ -157,11 +192,17 @@ def main() -> None:
     options = parser(__doc__).parse_args()
     machine()
     x, out = torch.rand(SHAPE, device="cuda"), torch.empty(SHAPE, device="cuda")
-    figures = measure({"an empty Python call": lambda: None} | taskfuse_calls(x, out) | torch_calls(x, out) | bare_calls(x, out))
+    figures = measure({"an empty Python call": lambda: None} | taskfuse_calls(x, out) | chains(x, out) | torch_calls(x, out) | bare_calls(x, out))
     empty = figures["an empty Python call"]
     lines = [f"microseconds per call, median of {ROUNDS} rounds of {CALLS} calls; float32 {list(SHAPE)}; the empty Python call is in every row"]
     lines += [f"  {name:52} {found:7.2f}" for name, found in figures.items()]
     lines += [f"aim: taskfuse with an allocated output 8 us or less: {figures['taskfuse, output allocated'] - empty:.2f} us without the empty call"]
+    driver, allocated = (figures[name] - empty for name in (OURS, ALLOCATED))
+    for kind, besides in ((CHAIN, 0.0), (GRAPH, allocated)):
+        one, most = (figures[kind.format(n)] for n in LENGTHS)
+        each = (most - one) / (LENGTHS[1] - LENGTHS[0])
+        known = "the driver's launch" + (" and torch's allocation" if besides else "")
+        lines += [f"{kind.format('n')}: {each:.2f} us for each further kernel, {each - driver - besides:.2f} besides {known} (aim: 1.5)"]
     publish("launch", lines, options)
 
 

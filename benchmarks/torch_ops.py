@@ -1,6 +1,6 @@
 """torch's own op tests through the backend: every sample of every op of torch's database of ops, compiled, against eager.
 
-    python benchmarks/torch_ops.py [--ops REGEX] [--samples 4] [--part 0/2] [--gradients]
+    python benchmarks/torch_ops.py [--ops REGEX] [--samples 4] [--part 0/2] [--gradients] [--seconds 60] [--options JSON]
 
 On the host, with the reference in place of kernels; with a GPU, ``--device cuda`` runs kernels. Prints one line per op that is wrong or fails, and totals:
 *ours*: at least one fusion, and all results agree; *left*: agree, all left to torch; *wrong*; *failed*: an error of the backend.
@@ -9,6 +9,7 @@ On the host, with the reference in place of kernels; with a GPU, ``--device cuda
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import time
@@ -106,11 +107,11 @@ def widened(value: Any) -> Any:
     return value
 
 
-def trial(op: Any, dtype: Any, device: str, samples: int, gradients: bool) -> Iterator[tuple[str, str]]:
+def trial(op: Any, dtype: Any, device: str, samples: int, gradients: bool, more: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What became of each sample: the outcome, and a note."""
     reports: list[GraphReport] = []
     listeners[:] = [reports.append]
-    options = {"strict": True, "run": "kernels" if device == "cuda" else "reference", "least": 1, "cache": False, "products": True}
+    options = {"strict": True, "run": "kernels" if device == "cuda" else "reference", "least": 1, "cache": False, "products": True, **more}
     for k, sample in enumerate(op.sample_inputs(device, dtype, requires_grad=gradients)):
         if k >= samples:
             return
@@ -177,7 +178,8 @@ def main() -> None:
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--gradients", action="store_true")
-    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--seconds", type=float, default=1e9, help="no further op after so long")
+    parser.add_argument("--options", default="{}")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     core.extract_test_fn = lambda: None  # it walks the stack for each sample, to name the test, of which there is none
@@ -187,14 +189,17 @@ def main() -> None:
     start = time.perf_counter()
     for op in op_db[part::parts]:
         name = f"{op.name}{'.' + op.variant_test_name if op.variant_test_name else ''}"
-        if (given.ops and not re.search(given.ops, name)) or RANDOM.search(op.name) or time.perf_counter() - start > given.seconds:
+        if (given.ops and not re.search(given.ops, name)) or RANDOM.search(op.name):
+            continue
+        if time.perf_counter() - start > given.seconds:
+            print("no time:", name, flush=True)
             continue
         for dtype in (torch.float32,) if given.gradients else DTYPES:
             if dtype not in op.supported_dtypes(given.device) or (given.gradients and not op.supports_autograd):
                 continue
             try:
                 torch.manual_seed(0)
-                for outcome, note in trial(op, dtype, given.device, given.samples, given.gradients):
+                for outcome, note in trial(op, dtype, given.device, given.samples, given.gradients, json.loads(given.options)):
                     totals[outcome] += 1
                     by_op.setdefault(name, set()).add(outcome)
                     if note:

@@ -4,7 +4,8 @@ Describe tensor math as a :class:`Fusion`, partition it into tasks, arrange the 
 kernel whose members run side by side, and :func:`compile` a function on arrays. Start with README.md.
 """
 
-from typing import TYPE_CHECKING, NoReturn
+import sys
+from typing import TYPE_CHECKING
 
 from taskfuse import errors, ops, schedulers, tiles
 from taskfuse.dtypes import (
@@ -126,6 +127,10 @@ def __dir__() -> list[str]:
 
 if not TYPE_CHECKING:  # a type checker knows all names there are
 
-    def __getattr__(name: str) -> NoReturn:
-        """Names that NumPy and torch have for ops of other names."""
+    def __getattr__(name: str) -> object:
+        """:mod:`taskfuse.torch`, which imports torch; names that NumPy and torch have for ops of other names are errors that tell them."""
+        if name == "torch":
+            from taskfuse.torch import __name__ as found
+
+            return sys.modules[found]
         raise AttributeError(f"taskfuse has no {name!r}{elsewhere(name)}")

@@ -26,11 +26,13 @@ class TaskfuseCode(OutputCode):
 
     Attributes:
         program: what runs.
-        recorded: the same as a recorded CUDA graph; made again in each process.
+        recorded: the same as a CUDA graph, which each process records.
+        _time_taken_ns: of its compilation, unknown: torch adds these of graphs that it finds.
     """
 
     program: GraphProgram
     recorded: Callable[[list[Any]], Any] | None = None
+    _time_taken_ns: int | None = dataclasses.field(default=0, init=False)
     _boxed_call: bool = True  # in the object itself: torch copies its attributes to what wraps it
 
     def __call__(self, inputs: Sequence[Any]) -> Any:
@@ -39,11 +41,10 @@ class TaskfuseCode(OutputCode):
         return (self.recorded or self.program)(given)
 
     def prepare_for_serialization(self) -> None:
-        """Drop what belongs to this process."""
-        self.recorded = None
+        """Nothing: what belongs to a process is in no pickle."""
 
     def post_compile(self, example_inputs: Any, *rest: Any, **more: Any) -> None:
-        """Nothing: kernels are loaded when they are first called."""
+        """Nothing: kernels are loaded, and graphs recorded, when they are first called."""
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """Nothing: there are no Triton kernels."""
@@ -55,13 +56,13 @@ Compiler = Callable[[Any, Sequence[Any]], TaskfuseCode]
 def caching(stack: ExitStack, settings: Settings, tensors: Sequence[torch.Tensor]) -> Callable[[Compiler], Any]:
     """Set torch's caches for the compilation of a graph, until ``stack`` closes; the result makes a compiler one whose graphs they keep.
 
-    Without the parts of torch that this needs, or without CUDA graphs' arguments in the cache, graphs are compiled in each process.
+    Without the parts of torch that this needs, graphs are compiled in each process.
 
     Args:
         tensors: the inputs, whose places in common storages are part of the key: those that are written to are views of one tensor in the graph, and torch's
             key lacks where they begin.
     """
-    if not settings.cache or settings.cudagraphs:
+    if not settings.cache:
         return lambda compiler: compiler
     try:
         from torch._functorch import config

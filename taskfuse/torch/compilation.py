@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -18,12 +18,14 @@ from taskfuse.collector import SEARCH
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.runtime.compile import compile
+from taskfuse.runtime.progress import AGAIN, Progress
 from taskfuse.runtime.workers import FEWEST, compiled_elsewhere
 from taskfuse.torch.aliases import aliases
 from taskfuse.torch.biases import separate_biases
 from taskfuse.torch.fates import GraphPartition, NodeKind
 from taskfuse.torch.importer import ImportedRegion, imported
 from taskfuse.torch.kernels import Compiled
+from taskfuse.torch.measuring import Measurement
 from taskfuse.torch.metadata import Refused, members
 from taskfuse.torch.padding import has_odd_rows, pad_products
 from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
@@ -44,6 +46,7 @@ class GraphReport:
         fusions: by number, the nodes and the executable (``None`` for the reference).
         seconds: of compilation.
         program: the graph as it runs.
+        measured: microseconds of fusions, by their texts: where :func:`taskfuse.torch.explain` has run the graph.
     """
 
     kind: str
@@ -52,6 +55,7 @@ class GraphReport:
     fusions: dict[int, tuple[ImportedRegion, Compiled]]
     seconds: float
     program: GraphProgram
+    measured: dict[str, float] = field(default_factory=dict[str, float])
 
 
 Listener = Callable[[GraphReport], None]
@@ -165,7 +169,13 @@ def pad_joint(graph: Graph, settings: Settings) -> None:
 
 
 def _limits(settings: Settings) -> PartitionLimits:
-    return PartitionLimits(settings.device, settings.products, settings.least, settings.most)
+    measure = _measurement(settings) if settings.measure and settings.run == "kernels" else None
+    return PartitionLimits(settings.device, settings.products, settings.least, settings.most, measure)
+
+
+@cache
+def _measurement(settings: Settings) -> Measurement:
+    return Measurement(_arguments(settings))
 
 
 def planned_regions(gm: GraphModule, settings: Settings) -> tuple[GraphPartition, dict[int, ImportedRegion]]:
@@ -229,12 +239,18 @@ def _compiled(plan: GraphPartition, regions: dict[int, ImportedRegion], settings
     key = _keys(regions, settings)
     new = {key[number]: region for number, region in regions.items() if key[number] not in _known}
     made: dict[Key, Compiled | TaskfuseError] = {}
-    for own, region in new.items():
-        result = _made(region.fusion, own, settings)
-        if isinstance(result, TaskfuseError):
-            made[own] = result
-        else:
-            made[own] = Compiled(own[0], settings.run, len(region.tensors), len(region.numbers), result)
+    with Progress("torch.compile") as progress:
+
+        def report() -> None:
+            done = len(made) + sum(answer.done() for own in new if (answer := _asked.get(own)) is not None)
+            progress(f"{done} of {len(new)} fusions of a graph compiled")
+
+        for own, region in new.items():
+            result = _made(region.fusion, own, settings, report)
+            if isinstance(result, TaskfuseError):
+                made[own] = result
+            else:
+                made[own] = Compiled(own[0], settings.run, len(region.tensors), len(region.numbers), result)
     found: dict[int, Compiled] = {}
     with _lock:
         _known.update({own: result for own, result in made.items() if isinstance(result, Compiled)})
@@ -250,13 +266,23 @@ def _compiled(plan: GraphPartition, regions: dict[int, ImportedRegion], settings
     return found
 
 
-def _made(fusion: Fusion, own: Key, settings: Settings) -> Any:
-    """The executable of a fusion, ``None`` for the reference, or the error."""
+def _made(fusion: Fusion, own: Key, settings: Settings, report: Callable[[], None]) -> Any:
+    """The executable of a fusion, ``None`` for the reference, or the error. ``report`` is called now and then while another process compiles."""
     if settings.run == "reference":
         return None
     asked = _asked.pop(own, None)
-    result = None if asked is None else asked.result()
+    result = None if asked is None else _waited(asked, report)
     return _one(fusion, _arguments(settings)) if result is None else result
+
+
+def _waited(answer: Future[Any], report: Callable[[], None]) -> Any:
+    """The result of another process."""
+    while True:
+        report()
+        try:
+            return answer.result(AGAIN)
+        except TimeoutError:
+            continue
 
 
 def _arguments(settings: Settings) -> dict[str, Any]:

@@ -4,12 +4,59 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
 log = logging.getLogger(__name__)
+
+Run = Callable[[list[Any]], Any]
+"""A compiled graph."""
+
+
+@dataclass(slots=True)
+class RecordedGraph:
+    """A compiled graph that is recorded in its first calls. torch's caches keep it: each process makes recordings of its own.
+
+    Attributes:
+        run: the graph.
+        kind: ``"forward"``, ``"backward"`` or ``"inference"``.
+        device: the index of its GPU.
+        fixed: how many of its first inputs are the same tensors in each call.
+        known: what torch's trees ask of the graph, by their arguments; ``None``: a backward graph that runs as it is, after a forward one that is recorded.
+    """
+
+    run: Run
+    kind: str
+    device: int
+    fixed: int
+    known: dict[str, Any] | None
+    _recorded: Run | None = field(default=None, repr=False)
+
+    def __call__(self, inputs: list[Any]) -> Any:
+        if self._recorded is None:
+            self._recorded = self._made(inputs)
+        return self._recorded(inputs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RecordedGraph, (self.run, self.kind, self.device, self.fixed, self.known)
+
+    def _made(self, inputs: list[Any]) -> Run:
+        from torch._inductor.cudagraph_trees import cudagraphify_impl, get_manager
+
+        if self.known is None:
+            manager = get_manager(self.device, create_if_none_exists=False)
+
+            def running_backward(inputs: list[Any]) -> Any:
+                if manager is not None:
+                    manager.set_to_running_backward()
+                return self.run(inputs)
+
+            return running_backward
+        kinds = {"is_backward": self.kind == "backward", "is_inference": self.kind == "inference"}
+        return cudagraphify_impl(self.run, list(inputs), range(self.fixed), device_index=self.device, **kinds, **self.known)
 
 
 class GraphRecorder:
@@ -23,11 +70,10 @@ class GraphRecorder:
         self.inputs = inputs
         self.device: int | None = None
 
-    def recorded(self, run: Callable[[list[Any]], Any], gm: GraphModule, example_inputs: Sequence[Any], kind: str) -> Callable[[list[Any]], Any] | None:
+    def recorded(self, run: Run, gm: GraphModule, example_inputs: Sequence[Any], kind: str) -> RecordedGraph | None:
         """``run`` as a recorded graph; ``None`` if it cannot be one: it writes to inputs, uses the host or several devices, or has ops that wait."""
         try:
             from torch._dynamo.backends import cudagraphs as torchs
-            from torch._inductor.cudagraph_trees import cudagraphify_impl, get_manager
             from torch._inductor.cudagraph_utils import get_placeholder_info
             from torch._inductor.utils import count_tangents, num_fw_fixed_arguments
         except ImportError as error:
@@ -40,28 +86,14 @@ class GraphRecorder:
         skipped = torchs.check_for_skip(gm, fixed)
         if skipped:
             log.warning("no CUDA graph: %s", skipped)
-            if not backward or self.device is None:
-                return None
-            manager = get_manager(self.device, create_if_none_exists=False)
-
-            def running_backward(inputs: list[Any]) -> Any:
-                if manager is not None:
-                    manager.set_to_running_backward()
-                return run(inputs)
-
-            return running_backward
-        self.device = torchs.get_device_index(gm)
-        return cudagraphify_impl(
-            run,
-            list(example_inputs),
-            range(fixed),
-            device_index=self.device,
-            is_backward=backward,
-            is_inference=kind == "inference",
-            stack_traces=torchs.get_stack_traces(gm),
-            placeholders=get_placeholder_info(gm.graph),
-            mutated_input_idxs=torchs.find_input_mutations(gm.graph),
-        )
+            return RecordedGraph(run, kind, self.device, fixed, None) if backward and self.device is not None else None
+        device = self.device = torchs.get_device_index(gm)
+        known = {
+            "stack_traces": torchs.get_stack_traces(gm),
+            "placeholders": get_placeholder_info(gm.graph),
+            "mutated_input_idxs": torchs.find_input_mutations(gm.graph),
+        }
+        return RecordedGraph(run, kind, device, fixed, known)
 
     @staticmethod
     def reset() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import reduce
+from typing import Any, Final
 
 import torch
 
@@ -67,6 +68,10 @@ def library(fusion: Fusion, name: str | None = None, *, backward: Fusion | None 
         _register_gradients(qualified, fusion, backward, library(backward, f"{own}_backward", namespace=namespace, **options), made)
 
     def batched(info: Any, in_dims: Any, *args: Any) -> Any:
+        if not info.batch_size:
+            one = (a if d is None else a.new_empty([n for k, n in enumerate(a.shape) if k != d]) for a, d in zip(args, in_dims, strict=True))
+            empty = [y.new_empty([0, *y.shape]) for y in _fakes(fusion, [*one])]
+            return (empty[0], 0) if results == 1 else (tuple(empty), (0,) * results)
         rows = [op(*(a if d is None else a.select(d, k) for a, d in zip(args, in_dims, strict=True))) for k in range(info.batch_size)]
         if results == 1:
             return torch.stack(rows), 0
@@ -146,11 +151,27 @@ def _fakes(fusion: Fusion, args: Sequence[Any]) -> list[Any]:
     return found
 
 
+def _least(*given: Any) -> Any:
+    return reduce(torch.sym_min, given)
+
+
+def _greatest(*given: Any) -> Any:
+    return reduce(torch.sym_max, given)
+
+
+def _ceildiv(a: Any, b: int) -> Any:
+    return -(-a // b)
+
+
+FUNCTIONS: Final[dict[str, Any]] = {"min": _least, "max": _greatest, "ceildiv": _ceildiv, "select": torch.sym_ite}
+"""The functions in texts of expressions, of integers that may be symbols of torch."""
+
+
 def _value(e: Expr, extents: dict[str, Any]) -> Any:
     """An expression at extents that may be symbols of torch."""
     if not e.free:
         return int(e)
-    return eval(str(e), {"min": torch.sym_min, "max": torch.sym_max}, extents)
+    return eval(str(e), {**FUNCTIONS}, extents)
 
 
 def _register_gradients(name: str, fusion: Fusion, backward: Fusion, op: Callable[..., Any], made: Any) -> None:

@@ -62,7 +62,9 @@ def convolution_backward(
     The gradient of the weights of a depthwise one in 16-bit floats is asked for with channels last, for which alone torch uses cuDNN: that takes 52 us,
     torch's own 694 (windows of 7 x 7 of 32 x 384 x 28 x 28, on an H200).
     """
-    places = [d * (n - 1) - p for d, n, p in zip(dilation, weight.shape[2:], padding, strict=True)]
+    windows = weight.shape[2:]
+    before, apart = (list(n) * len(windows) if len(n) == 1 else list(n) for n in (padding, dilation))  # one number may stand for all axes
+    places = [d * (n - 1) - p for d, n, p in zip(apart, windows, before, strict=True)]
     is_depthwise = not transposed and x.shape[1] == groups == weight.shape[0] and weight.shape[1] == 1 and all(s == 1 for s in stride)
     turns = bool(output_mask[0] and is_depthwise and groups > 1 and all(p >= 0 for p in places))
     if not turns and not output_mask[2]:

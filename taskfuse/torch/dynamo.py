@@ -73,7 +73,8 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
     recorder = GraphRecorder(len(example_inputs)) if settings.cudagraphs else None
     with ExitStack() as stack:
         wrapped = caching(stack, settings, tensors)
-        compilers = {kind: wrapped(partial(_code, kind=kind, settings=settings, recorder=recorder, ahead=ahead)) for kind in KINDS}
+        plain = {kind: partial(_code, kind=kind, settings=settings, recorder=recorder, ahead=ahead) for kind in KINDS}
+        compilers = {kind: wrapped(_untraced(compiler) if kind == "backward" else compiler) for kind, compiler in plain.items()}
         return aot_module_simplified(
             gm,
             example_inputs,
@@ -84,6 +85,16 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
             decompositions=decompositions() if wanted else {},
             keep_inference_input_mutations=True,
         )
+
+
+def _untraced(compiler: Callable[..., TaskfuseCode]) -> Callable[..., Any]:
+    """A compiler of backward graphs. Where compiled code asks for gradients, Dynamo is on: it must trace neither the compiler nor what this makes, as it would
+    compile the backward graph by this backend, and again what comes of that."""
+
+    def compiled(gm: GraphModule, example_inputs: Sequence[Any]) -> Any:
+        return torch._dynamo.disable(compiler(gm, example_inputs), reason="a compiled backward graph")
+
+    return torch._dynamo.disable(compiled, reason="the compiler of a backward graph")
 
 
 def _code(

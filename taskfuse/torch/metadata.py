@@ -49,6 +49,8 @@ def dtype_of(dtype: Any) -> DType:
     """The dtype of torch's. Raises :class:`Refused` for one that taskfuse lacks."""
     name = str(dtype).removeprefix("torch.")
     found = DTYPES.get(NAMES.get(name, name))
+    if found is None and dtype.is_complex:
+        raise Refused(f"{name} is not a dtype of kernels; math on the parts that torch.view_as_real gives is fused")
     if found is None:
         raise Refused(f"{name} is not a dtype of kernels")
     return found

@@ -24,7 +24,7 @@ from taskfuse.torch.aliases import Alias
 from taskfuse.torch.fates import NUMBER, GraphPartition, NodeKind, elements, is_ordered, mutates, op_name
 from taskfuse.torch.importer import SLOWER, refusal
 from taskfuse.torch.metadata import Refused, meta_of, results
-from taskfuse.torch.product_groups import JOINED, product_groups
+from taskfuse.torch.product_groups import JOINED, Measure, product_groups
 from taskfuse.torch.rules.reductions import PRODUCTS
 
 GLUE = frozenset(
@@ -48,12 +48,14 @@ class PartitionLimits:
         products: whether all matrix products belong to regions.
         least: regions of fewer nodes that compute are left to torch.
         most: greater regions are cut where the fewest tensors cross.
+        measure: decides about products whose expected times are near torch's.
     """
 
     device: str = "cuda"
     products: bool = False
     least: int = 1
     most: int = 40
+    measure: Measure | None = None
 
 
 def planned(graph: Graph, limits: PartitionLimits, known: dict[Any, str | None] | None = None) -> GraphPartition:
@@ -69,7 +71,7 @@ def planned(graph: Graph, limits: PartitionLimits, known: dict[Any, str | None] 
         plan.kinds[node] = kind
         if kind is NodeKind.TORCH:
             plan.reasons[node] = reason
-    for group in product_groups(graph, plan):
+    for group in product_groups(graph, plan, limits.measure):
         plan.group_of |= dict.fromkeys(group, len(plan.groups))
         plan.groups.append(group)
     _level(graph, plan)
@@ -257,17 +259,28 @@ def _readers_of_large(nodes: Iterable[Node], plan: GraphPartition) -> dict[tuple
 
 
 def _cut(members: Sequence[Node], most: int) -> list[list[Node]]:
-    """A region in pieces of at most ``most`` nodes, in the order of the graph, which keeps every piece convex; each cut where the fewest tensors cross."""
+    """A region in pieces of about ``most`` nodes, in the order of the graph, which keeps every piece convex; each cut where the fewest tensors cross.
+
+    The results of a node with several are in its piece.
+    """
     pieces: list[list[Node]] = []
-    rest = list(members)
+    rest = _with_results(members)
     while len(rest) > most:
         place = {node: k for k, node in enumerate(rest)}
-        last = {node: max((place[u] for u in node.users if u in place), default=-1) for node in rest[:most]}
-        costs = [(sum(last[n] >= k for n in rest[:k]), -k) for k in range(most // 2, most + 1) if rest[k].target is not getitem]
-        at = -min(costs)[1] if costs else most
+        end = next((k for k in range(most, len(rest)) if rest[k].target is not getitem), len(rest))
+        last = {node: max((place[u] for u in node.users if u in place), default=-1) for node in rest[:end]}
+        costs = [(sum(last[n] >= k for n in rest[:k]), -k) for k in range(max(most // 2, 1), most + 1) if rest[k].target is not getitem]
+        at = -min(costs)[1] if costs else end
         pieces.append(rest[:at])
         rest = rest[at:]
-    return [*pieces, rest]
+    return [*pieces, rest] if rest else pieces
+
+
+def _with_results(nodes: Sequence[Node]) -> list[Node]:
+    """Nodes of a region, each followed by the results of it that are among them."""
+    own = set(nodes)
+    first = [n for n in nodes if n.target is not getitem or n.args[0] not in own]
+    return [n for node in first for n in (node, *(u for u in node.users if u.target is getitem and u in own))]
 
 
 def outputs_of(graph: Graph, plan: GraphPartition) -> list[list[Node]]:

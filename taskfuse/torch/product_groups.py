@@ -41,14 +41,20 @@ JOINED: Final = (
 MOST: Final = 8
 """The most nodes that follow a product."""
 
+NEAR: Final = 1.5
+"""How many times as long as by torch a group may be expected to take where it is measured."""
+
 Times = tuple[float, float]
+Measure = Callable[[Sequence[Node], Sequence[Node], GraphPartition, bool], Times | None]
+"""Measures a group: :class:`taskfuse.torch.measuring.Measurement`."""
 
 
-def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
+def product_groups(graph: Graph, plan: GraphPartition, measure: Measure | None = None) -> list[list[Node]]:
     """Groups of nodes, each in the order of the graph; they are :attr:`NodeKind.MATH` from then on.
 
     Args:
         plan: the fate of every node; of products, that of torch's.
+        measure: decides where expected times are near.
 
     Of the groups of a product, the greatest that is expected to be no slower than torch is taken, or a smaller one with a narrower result that gains more.
     """
@@ -60,7 +66,7 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
             continue
         best: list[Node] = []
         gain = -math.inf
-        for group in _alone(node) if op_name(node) in (*ATTENTION, *GRADIENTS) else _around(node, plan):
+        for group in _alone(node) if op_name(node) in (*ATTENTION, *GRADIENTS) else _around(node, plan, measure is not None):
             group.sort(key=place.__getitem__)
             if any(place[group[0]] < k < place[group[-1]] for k in writes) or (best and not _is_narrower(group[-1], best[-1])):
                 continue
@@ -68,9 +74,18 @@ def product_groups(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
             if times is None:
                 continue
             ours, theirs = times
-            if ours <= theirs and theirs - ours > gain:
+            if ours <= theirs * (1 if measure is None else NEAR) and theirs - ours > gain:
                 best, gain = group, theirs - ours
             plan.reasons[node] = f"{JOINED[op_name(node)]}, expected times: {ours:.0f} us as a fusion, {theirs:.0f} us by torch"
+        if best and measure is not None:
+            products = [n for n in best if op_name(n) in JOINED]
+            measured = measure(best, products, plan, _joins(best[-1], plan))
+            if measured is not None:
+                ours, theirs = measured
+                gain = theirs - ours
+                plan.reasons[node] = f"{JOINED[op_name(node)]}, measured times: {ours:.1f} us as a fusion, {theirs:.1f} us by torch"
+            if gain < 0:
+                best = []
         for member in best:
             plan.kinds[member] = NodeKind.MATH
             plan.reasons.pop(member, None)
@@ -92,14 +107,14 @@ def _alone(node: Node) -> list[list[Node]]:
     return [[node, *(u for u in node.users if u.target is getitem)]]
 
 
-def _around(node: Node, plan: GraphPartition) -> list[list[Node]]:
+def _around(node: Node, plan: GraphPartition, alone: bool) -> list[list[Node]]:
     """The groups of a product to try, the greatest first: with what follows it, and what that reads besides, if nothing else reads it;
-    of a convolution, alone, too."""
+    of a convolution, alone, too, and of all if they are measured."""
     chain = [node]
     while len(chain) <= MOST and (reader := _reader(chain[-1], node, plan)) is not None:
         chain.append(reader)
     found: list[list[Node]] = []
-    for length in range(len(chain), 0 if op_name(node) in CONVOLUTIONS else 1, -1):
+    for length in range(len(chain), 0 if alone or op_name(node) in CONVOLUTIONS else 1, -1):
         group = dict.fromkeys(chain[:length])
         stack = list(chain[1:length])
         while stack:
@@ -149,6 +164,11 @@ def _through_views(node: Node, neighbors: Callable[[Node], Iterable[Node]], plan
             yield found
 
 
+def _joins(last: Node, plan: GraphPartition) -> bool:
+    """Whether a reader of a group's result would be in the fusion of what follows torch's product."""
+    return any(plan.kinds[r] is NodeKind.MATH for r in _readers(last, plan))
+
+
 def _times(group: Sequence[Node], plan: GraphPartition) -> Times | None:
     """Expected microseconds of a group, and of torch's ops; ``None`` if no scheduler of products takes it."""
 
@@ -164,7 +184,7 @@ def _times(group: Sequence[Node], plan: GraphPartition) -> Times | None:
         whole = fusion(group, [last])
         alone = [fusion([n], [n]) for n in products]
         rest = None if len(products) == len(group) else fusion([n for n in group if n not in products], [last])
-        joins = any(plan.kinds[r] is NodeKind.MATH for r in _readers(last, plan))
+        joins = _joins(last, plan)
         has_views = any(op_name(n) in CONVOLUTIONS for n in products)
         return product_times(whole, alone, rest, joins, has_views=has_views)
     except (Refused, TaskfuseError):

@@ -12,17 +12,21 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
 from taskfuse.torch.aliases import Alias
+from taskfuse.torch.bound import BoundCall
 from taskfuse.torch.calls import FunctionName, OpName, function_of, viewer
 from taskfuse.torch.copies import COPIES, joined
 from taskfuse.torch.importer import ImportedRegion
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import members, symbols_of
+
+SIZES: Final = frozenset({torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int, torch.ops.aten.sym_numel.default})
+"""Ops that read what a tensor has from its beginning to its end."""
 
 
 @dataclass(slots=True)
@@ -33,11 +37,13 @@ class GraphProgram:
         source: of a function ``run``.
         constants: what the source refers to.
         sized: names of fusions that are called with the values of symbols first.
+        watch: makes what is called in place of each fusion, until its launches are recorded; :func:`taskfuse.torch.explain` sets it before the first call.
     """
 
     source: str
     constants: dict[str, Any]
     sized: frozenset[str] = frozenset()
+    watch: Callable[[Compiled, BoundCall], BoundCall] | None = field(default=None, repr=False)
     _run: Callable[[list[Any]], Any] | None = field(default=None, repr=False)
 
     def __call__(self, inputs: list[Any]) -> Any:
@@ -52,7 +58,8 @@ class GraphProgram:
                 case OpName() | FunctionName():
                     scope[name] = value.found()
                 case Compiled():
-                    scope[name] = value.site(partial(scope.__setitem__, name), name in self.sized)
+                    site = value.site(partial(scope.__setitem__, name), name in self.sized)
+                    scope[name] = site if self.watch is None else self.watch(value, site)
                 case _:
                     scope[name] = value
         exec(compile(self.source, "<taskfuse graph>", "exec"), scope)
@@ -83,6 +90,8 @@ class _Writer:
     symbols: Mapping[str, str]
     views: Mapping[Node, Alias]
     expected: Collection[Node]
+    later: Mapping[str, Node]
+    there: set[Node]  # what has a value so far
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
     sized: set[str] = field(default_factory=set[str])
     functions: dict[Any, FunctionName | None] = field(default_factory=dict[Any, FunctionName | None])
@@ -129,7 +138,10 @@ class _Writer:
                 return self.constant("object", value)
 
     def op(self, node: Node) -> None:
-        """The lines of a node that torch runs."""
+        """The lines of a node that torch runs, unless they are there."""
+        if node in self.there:
+            return
+        self.there.add(node)
         target: Any = node.target
         view = self.views.get(node)
         if view is not None:
@@ -161,24 +173,24 @@ class _Writer:
         outs, sources = (", ".join(self.text(node.args[side]) for node in nodes) for side in (0, 1))
         self.lines.append((f"{called}([{outs}], [{sources}])", [a for node in nodes for a in node.all_input_nodes], []))
 
+    def is_known(self, symbol: str) -> bool:
+        """Whether a symbol has a value here. One that is a size of a tensor that is there gets it now: nothing changes it until its node comes."""
+        node = self.later.get(symbol)
+        if node is None:
+            return symbol in self.symbols
+        if node not in self.there and node.target in SIZES and self.there.issuperset(node.all_input_nodes):
+            self.op(node)
+        return node in self.there
+
     def check(self, node: Node) -> None:
         """The lines that check a tensor's strides against torch's metadata, if these are relied upon: ops of torch may return others."""
         value = node.meta.get("val")
         if node in self.expected and isinstance(value, torch.Tensor) and value.layout is torch.strided:
-            try:
-                strides = self.numbers(value.stride())
-            except KeyError:
+            if not all([self.is_known(str(s)) for n in value.stride() if isinstance(n, torch.SymInt) for s in n.node.expr.free_symbols]):
                 return
+            strides = self.text(tuple(value.stride()))
             name, dtype = node.name, str(value.dtype)
             self.lines.append((f"if {name}.stride() != {strides} or {name}.dtype is not {dtype}: {name} = laid({name}, {strides}, {dtype})", [node], [node]))
-
-    def numbers(self, values: Sequence[Any]) -> str:
-        """Integers and ``SymInt`` as the source of a tuple. Raises :class:`KeyError` for a symbol whose value is not known."""
-        for n in values:
-            if isinstance(n, torch.SymInt):
-                for symbol in n.node.expr.free_symbols:
-                    _ = self.symbols[str(symbol)]
-        return self.text(tuple(values))
 
     def region(self, number: int) -> None:
         region = self.regions[number]
@@ -187,11 +199,12 @@ class _Writer:
         symbols = sorted({symbol for n in (*region.tensors, *region.outputs) for symbol, _ in symbols_of(n.meta["val"])} | set(region.integers))
         if symbols:
             self.sized.add(name)
-            known = [self.symbols[s] for s in symbols if s in self.symbols]
+            known = [self.symbols[s] for s in symbols if self.is_known(s)]
             whole = [f"{self.text(n)}.{what}" for n in region.tensors for what in ("shape", "stride()")] if len(known) < len(symbols) else []
             args.insert(0, f"({''.join(f'{s}, ' for s in known + whole)})")
         made = "".join(f"{n.name}, " for n in region.outputs)
         reads = [*region.tensors, *region.numbers]
+        self.there.update(region.outputs)
         self.lines.append((f"{made}= {name}({', '.join(args)})", reads, list(region.outputs)))
         for node, restrided in zip(region.outputs, region.restrided, strict=True):
             if restrided:
@@ -255,7 +268,8 @@ def written(
     output = next(node for node in graph.nodes if node.op == "output")
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     expected = {view.base for view in views.values()} | {n for region in regions.values() for n in region.tensors} | set(output.all_input_nodes)
-    writer = _Writer(gm, regions, compiled, symbols, views, expected)
+    given = {node for node in graph.nodes if node.op in ("placeholder", "get_attr")}
+    writer = _Writer(gm, regions, compiled, symbols, views, expected, later, given)
     if any(
         str(node.target).startswith("tangents") for node in placeholders
     ):  # a backward graph: no guard has seen tangents, and what hooks made of saved tensors

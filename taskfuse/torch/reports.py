@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
 
+from taskfuse.torch.bound import BoundCall
 from taskfuse.torch.compilation import GraphReport, listeners
 from taskfuse.torch.dynamo import backend
 from taskfuse.torch.fates import NUMBER, NodeKind
 from taskfuse.torch.kernels import Compiled
+from taskfuse.torch.measuring import microseconds
 from taskfuse.torch.metadata import members
 
 
@@ -61,7 +64,7 @@ class Report:
             for number, (region, compiled) in graph.fusions.items():
                 ops = Counter(op.removeprefix("aten.").split(".")[0] for _, op, where, _ in graph.ops if where == f"fusion {number}" and op != "getitem")
                 made = ", ".join(f"{name} x{n}" if n > 1 else name for name, n in ops.items())
-                lines.append(f"  fusion {number}: {made}: {len(region.tensors)} tensors to {len(region.outputs)}; {_kernels(compiled)}")
+                lines.append(f"  fusion {number}: {made}: {len(region.tensors)} tensors to {len(region.outputs)}; {_kernels(compiled, graph.measured)}")
             left = Counter((op, reason) for _, op, where, reason in graph.ops if where == NodeKind.TORCH.value and reason != NUMBER and op != "getitem")
             lines += [f"  torch: {op}{f' x{n}' if n > 1 else ''}: {reason}" for (op, reason), n in left.items()]
         ours = f"{self.coverage:.0%} of the ops that compute, but for convolutions, are in {self.fusions} fusions of {self.kernels} kernels"
@@ -73,32 +76,47 @@ def _share(found: Sequence[bool]) -> float:
     return sum(found) / len(found) if found else 1.0
 
 
-def _kernels(compiled: Compiled) -> str:
+def _kernels(compiled: Compiled, measured: Mapping[str, float]) -> str:
     run = compiled.executable
-    if run is None:
-        return "by the reference"
-    expected = getattr(run.schedule, "us", None)
-    time = f", expected {expected:.1f} us" if isinstance(expected, float) else ""
-    return f"{len(run.kernels)} kernel{'s' * (len(run.kernels) != 1)}{time}"
+    expected = getattr(run.schedule, "us", None) if run is not None else None
+    times = {"expected": expected, "measured": measured.get(compiled.text)}
+    what = "by the reference" if run is None else f"{len(run.kernels)} kernel{'s' * (len(run.kernels) != 1)}"
+    return ", ".join([what, *(f"{name} {us:.1f} us" for name, us in times.items() if isinstance(us, float))])
+
+
+def _timed(measured: dict[str, float], compiled: Compiled, call: BoundCall) -> BoundCall:
+    """The call of a fusion, and its time on the way: a fusion changes none of its arguments, so it may run more than once."""
+
+    def timed(*args: Any) -> tuple[Any, ...]:
+        made = call(*args)
+        measured[compiled.text] = microseconds(lambda: call(*args), made[0].device)
+        return made
+
+    return timed
 
 
 def explain(model: Any, *inputs: Any, mode: str | None = None, options: Mapping[str, Any] | None = None, backward: bool | None = None, **named: Any) -> Report:
-    """Compile a model for some inputs, run it once, and say where each op went.
+    """Compile a model for some inputs, run it once, time its fusions, and say where each op went.
 
     Args:
         model: a module or a function of tensors.
         inputs, named: the arguments of a call.
-        mode, options: as for ``torch.compile``.
+        mode, options: as for ``torch.compile``; no CUDA graph is recorded.
         backward: run the backward graph of the sum of the results, too; by default if a result requires gradients.
 
     Raises:
         Exception: whatever the backend or the model raises: ``strict`` is set.
     """
     found: list[GraphReport] = []
-    listeners.append(found.append)
+
+    def seen(report: GraphReport) -> None:
+        found.append(report)
+        report.program.watch = partial(_timed, report.measured)
+
+    listeners.append(seen)
     try:
         torch._dynamo.reset()
-        given = {**(options or {}), "strict": True, "cache": False}
+        given = {**(options or {}), "strict": True, "cache": False, "cudagraphs": False}
 
         def chosen(gm: Any, example: Any) -> Any:
             return backend(gm, example, mode=mode, options=given)
@@ -109,7 +127,7 @@ def explain(model: Any, *inputs: Any, mode: str | None = None, options: Mapping[
             if sums:
                 torch.autograd.grad(sum(sums[1:], sums[0]), [t for t in _leaves(model, (*inputs, *named.values())) if t.requires_grad], allow_unused=True)
     finally:
-        listeners.remove(found.append)
+        listeners.remove(seen)
         torch._dynamo.reset()
     return Report(tuple(found))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from taskfuse.cuda.sources import sources
 from taskfuse.errors import UnsupportedError, shown
@@ -16,6 +16,9 @@ from taskfuse.version import VERSION
 Run = Literal["kernels", "reference", "simulator"]
 Mode = Literal["default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"]
 Numerics = Literal["eager", "wide"]
+
+LOWEST: Final = {"least": 1, "most": 1, "processes": 0, "budget": 0.0}
+"""Bounds of the options that are numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,7 @@ class Settings:
             kernels in the simulator. The last two are for tests.
         products: all matrix products become kernels of taskfuse; by default those that, with the math around them, are expected to be no slower than
             torch's.
+        measure: the same, but products whose expected times are near torch's are measured both ways, on the GPU; ``mode="max-autotune"`` sets it.
         numerics: as for :func:`taskfuse.compile`: ``"eager"`` rounds as torch does op by op, ``"wide"`` keeps chains of 16-bit floats in float32.
         least: fewest ops of a fusion.
         most: most ops of a fusion; greater ones are cut.
@@ -40,6 +44,7 @@ class Settings:
     strict: bool = False
     run: Run = "kernels"
     products: bool = False
+    measure: bool = False
     numerics: Numerics = "eager"
     least: int = 1
     most: int = 40
@@ -78,13 +83,15 @@ def settings_of(mode: str | None, options: Mapping[str, Any] | None) -> Settings
         kinds: tuple[type[bool | int | float | str], ...] = (int, float) if isinstance(default, float) else (type(default),)
         if not isinstance(value, kinds) or (isinstance(value, bool) and not isinstance(default, bool)):
             raise _refused(f"{name}={shown(value)}", f"give a value like {shown(default)}")
+        if name in LOWEST and not cast("float", value) >= LOWEST[name]:
+            raise _refused(f"{name}={shown(value)}", f"give at least {LOWEST[name]}")
         choices = {"run": get_args(Run), "numerics": get_args(Numerics)}.get(name, ())
         if choices and value not in choices:
             raise _refused(f"{name}={shown(value)}", f"use one of {', '.join(map(repr, choices))}")
     if mode in ("reduce-overhead", "max-autotune"):
         given.setdefault("cudagraphs", True)
     if mode in ("max-autotune", "max-autotune-no-cudagraphs"):
-        given.setdefault("products", True)
+        given.setdefault("measure", True)
         given.setdefault("budget", 60.0)
     return Settings(**given)
 

@@ -145,7 +145,7 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | Non
     ours = _product_us(ordered, target)
     if ours is None and not has_views:
         return None
-    after = target.dram_us(_bytes(fusion, fusion.outputs, target)) if joins and rest is not None else 0.0
+    after = passed_us(fusion, fusion.outputs) if joins and rest is not None else 0.0
     theirs = rate = 0.0
     for f in products:
         own = Sizes(f, None, target)
@@ -153,17 +153,18 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | Non
         theirs += target.overlap_us + max(roofline(f, own), reached)
         rate += reached
     if rest is not None:
-        theirs += target.dram_us(_bytes(rest, rest.inputs, target)) if joins else target.overlap_us + roofline(rest, Sizes(rest, None, target))
+        theirs += passed_us(rest, rest.inputs) if joins else target.overlap_us + roofline(rest, Sizes(rest, None, target))
     if ours is None:
         least = roofline(ordered, Sizes(ordered, None, target)) + target.launch_us + after
         ours = None if least > theirs else _segments_us(ordered, target)
     return None if ours is None else (max(ours, rate) + after, theirs)
 
 
-def _bytes(fusion: Fusion, tensors: Sequence[TensorView], target: Target) -> float:
-    """The bytes of tensors of a fusion."""
+def passed_us(fusion: Fusion, tensors: Sequence[TensorView]) -> float:
+    """The time that tensors of a fusion take to pass through memory, in microseconds."""
+    target = present()
     extent = Sizes(fusion, None, target)
-    return float(sum(tv.dtype.itemsize * extent.elements(tv) for tv in tensors))
+    return target.dram_us(float(sum(tv.dtype.itemsize * extent.elements(tv) for tv in tensors)))
 
 
 def _reached(fusion: Fusion, target: Target) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ import torch
 
 import taskfuse as tf
 from taskfuse.torch import backend, explain, library
+from taskfuse.torch.compilation import listeners
 
 pytestmark = [  # what torch itself raises: where it is first compiled, and where it reserves memory for graphs
     pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning"),
@@ -126,6 +128,28 @@ def test_one_symbolic_extent() -> None:
         torch._dynamo.config.error_on_recompile = before
 
 
+def test_recorded_graphs_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that finds its graphs records them, one recording for each size; here the process is the same one, without what Dynamo knows."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    model, found = mlp(torch.float32), list[Any]()
+    listeners.append(found.append)
+    try:
+        for graphs in (2, 2):
+            torch._dynamo.reset()
+            run = compiled(model, cudagraphs=True, least=1)
+            for rows in (64, 64, 64, 33, 33, 64, 33):
+                x = torch.randn(rows, 256, device="cuda", requires_grad=True)
+                torch._dynamo.mark_dynamic(x, 0)
+                torch.compiler.cudagraph_mark_step_begin()
+                got = torch.autograd.grad(run(x).square().mean(), [x, *model.parameters()])
+                want = torch.autograd.grad(model(x).square().mean(), [x, *model.parameters()])
+                for a, b in zip(got, want, strict=True):
+                    torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+            assert len(found) == graphs
+    finally:
+        listeners.remove(found.append)
+
+
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
 def test_modes(mode: str) -> None:
     model = mlp(torch.bfloat16)
@@ -148,6 +172,8 @@ def test_a_report_counts_kernels() -> None:
     found = explain(mlp(torch.bfloat16), torch.randn(64, 256, device="cuda", dtype=torch.bfloat16), options={"least": 1})
     assert found.kernels >= found.fusions > 0
     assert "expected" in str(found)
+    assert all(us > 0 for g in found.graphs for us in g.measured.values())
+    assert str(found).count("measured") == found.fusions
 
 
 def test_an_op_of_a_fusion() -> None:

@@ -1,5 +1,6 @@
 """Graphs in torch's caches: a second process compiles nothing, and other options are other graphs."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch._dynamo.utils import counters
 from torch._inductor import codecache
 
 from taskfuse.torch.cached import TaskfuseCode, shared_places
 from taskfuse.torch.compilation import listeners
+from taskfuse.torch.cuda_graphs import RecordedGraph
 from tests.torch.graphs import check, compiled
 
 
@@ -38,7 +41,10 @@ def test_graphs_are_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     with torch.no_grad():
         counts = [compilations(model, False, least=least) for least in (1, 1, 2)]
     assert counts == [1, 0, 1]
+    counted = counters["aot_autograd"]
+    counted.clear()
     assert [compilations(model, True) for _ in range(2)] == [2, 0]
+    assert (counted["autograd_cache_hit"], counted["autograd_cache_bypass"]) == (1, 0)
 
 
 def test_keys_need_no_code_generators_of_inductor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,8 +103,11 @@ def test_code_is_called_with_a_list() -> None:
     torch.testing.assert_close(code(given)[0], x.exp() + 1)
     assert given == []
     assert vars(code)["_boxed_call"]
-    code.recorded = program
+    code.recorded = RecordedGraph(program, "backward", 0, 0, None)  # its forward graph is recorded: it runs as it is
+    torch.testing.assert_close(code([x])[0], x.exp() + 1)
     code.prepare_for_serialization()
-    assert code.recorded is None
-    code.post_compile(None)
+    again = pickle.loads(pickle.dumps(code))
+    again.post_compile(None)
+    torch.testing.assert_close(again([x])[0], x.exp() + 1)
+    assert again.recorded.run is again.program
     code.set_triton_bundle(None)

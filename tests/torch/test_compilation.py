@@ -10,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from taskfuse.errors import UnsupportedError
+from taskfuse.runtime.progress import Progress
 from taskfuse.torch import compilation
 from taskfuse.torch.compilation import program_of
 from taskfuse.torch.settings import Settings
@@ -26,7 +27,7 @@ def test_equal_fusions_are_one() -> None:
 def test_a_fusion_that_does_not_compile(strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     error = UnsupportedError(what="it", reason="of the test")
 
-    def failed(fusion: object, own: object, settings: object) -> UnsupportedError:
+    def failed(fusion: object, own: object, settings: object, report: object) -> UnsupportedError:
         return error
 
     monkeypatch.setattr(compilation, "_made", failed)
@@ -70,6 +71,32 @@ def test_the_fusions_of_the_graph_that_follows_are_compiled_side_by_side(monkeyp
     assert happened == []
 
 
+def test_a_line_says_how_far_other_processes_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+
+    class Answer(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            if len(lines) < 2:
+                raise TimeoutError
+            self.set_result("an executable")
+            return "an executable"
+
+    class Line(Progress):
+        __slots__ = ()
+
+        def __call__(self, text: str) -> None:
+            lines.append(text)
+
+    def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int) -> list[Any]:
+        return [Answer() for _ in fusions]
+
+    monkeypatch.setattr(compilation, "compiled_elsewhere", elsewhere)
+    monkeypatch.setattr(compilation, "Progress", Line)
+    monkeypatch.setattr(Settings, "device", "cpu")
+    program_of(traced(lambda x: (foreign(x.exp() - 7), x.sin() - 7), torch.randn(5)), "inference", Settings(budget=5.0))
+    assert lines == ["0 of 2 fusions of a graph compiled"] * 2 + ["1 of 2 fusions of a graph compiled"]
+
+
 @pytest.mark.parametrize("changed", [False, True])
 def test_the_graph_that_follows_is_planned_once_unless_it_changes(changed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     planned: list[Any] = []
@@ -82,7 +109,7 @@ def test_the_graph_that_follows_is_planned_once_unless_it_changes(changed: bool,
     def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int) -> list[Any]:
         return [Future[Any]() for _ in fusions]
 
-    def made(fusion: object, own: object, settings: object) -> None:
+    def made(fusion: object, own: object, settings: object, report: object) -> None:
         return None
 
     for name, value in (("planned_regions", counted), ("compiled_elsewhere", elsewhere), ("_made", made)):

@@ -52,6 +52,30 @@ def test_a_training_step_and_inference() -> None:
         torch.testing.assert_close(run(x), model(x))
 
 
+def test_gradients_inside_a_compiled_function() -> None:
+    """Dynamo is on where the backward graph runs, and must not trace it."""
+    model, x = MLP(), torch.randn(4, 8)
+    kinds: list[str] = []
+
+    def step(x: Any) -> Any:
+        model(x).square().sum().backward()
+        return x * 2
+
+    def seen(report: GraphReport) -> None:
+        kinds.append(report.kind)
+        assert len(kinds) <= 3
+
+    listeners.append(seen)
+    try:
+        y = compiled(step)(x)
+    finally:
+        listeners.remove(seen)
+    got = [p.grad for p in model.parameters()]
+    want = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+    assert kinds == ["forward", "backward", "inference"]
+    torch.testing.assert_close([y, *got], [x * 2, *want])
+
+
 def test_the_name_is_known_to_torch() -> None:
     """By the entry point, where the package is installed with it; by the function everywhere."""
     from importlib.metadata import entry_points

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from dataclasses import replace
+from operator import getitem
 from typing import Any
 
 import pytest
@@ -106,6 +107,24 @@ def test_a_region_that_is_too_large_is_cut() -> None:
     graph = traced(random_function(3, 60), torch.randn(3, 3)).graph
     sizes = [len(nodes) for nodes in planned(graph, PartitionLimits("cpu", most=8)).regions]
     assert max(sizes) <= 8
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_a_cut_leaves_the_results_of_a_node_with_it(most: int) -> None:
+    """Also where they come long after it, as the partitioner of AOTAutograd may put them."""
+
+    def function(x: Any) -> list[Any]:
+        var, mean = torch.var_mean(x, -1)
+        y = x.sin().cos()
+        return [var + y.exp().sum(-1), mean * y.sum(-1)]
+
+    x = torch.randn(6, 4)
+    gm = traced(function, x)
+    for node in [n for n in gm.graph.nodes if n.target is getitem]:
+        next(n for n in gm.graph.nodes if n in node.users).prepend(node)
+    gm.graph.lint()
+    for got, want in zip(program_of(gm, "inference", replace(REFERENCE, most=most))([x]), function(x), strict=True):
+        torch.testing.assert_close(got, want)
 
 
 def test_no_region_crosses_a_mutation() -> None:

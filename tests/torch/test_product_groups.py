@@ -112,6 +112,24 @@ def test_a_product_alone_is_left_to_torch() -> None:
     assert list(found.reasons.values()) == ["a matrix product"]
 
 
+@pytest.mark.parametrize("ours", [1.0, 3.0])
+def test_what_is_measured_decides(ours: float) -> None:
+    """Of products alone, too, which are expected to take as long either way."""
+    asked: list[tuple[list[str], list[str], bool]] = []
+
+    def measure(group: Any, products: Any, plan: GraphPartition, joins: bool) -> tuple[float, float]:
+        asked.append((names(group), names(products), joins))
+        return ours, 2.0
+
+    graph = traced(lambda x, w, v: (torch.relu(x @ w), foreign(x @ v)), half(2048, 512), half(512, 2048), half(512, 2048)).graph
+    found = planned(graph, PartitionLimits("cpu", measure=measure))
+    assert asked == [(["mm", "relu"], ["mm"], False), (["mm"], ["mm"], False)]
+    assert [names(g) for g in found.groups] == ([["mm", "relu"], ["mm"]] if ours < 2 else [])
+    assert [r for r in found.reasons.values() if "measured" in r] == (
+        [] if ours < 2 else ["a matrix product, measured times: 3.0 us as a fusion, 2.0 us by torch"] * 2
+    )
+
+
 def test_two_products_whose_elements_meet() -> None:
     found = plan(lambda x, a, b: F.silu(x @ a) * (x @ b), half(1024, 512), half(512, 1024), half(512, 1024))
     assert [sorted(names(g)) for g in found.groups] == [["mm", "mm", "mul", "silu"]]

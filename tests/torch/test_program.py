@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from taskfuse.torch.calls import OpName
 from taskfuse.torch.compilation import program_of
 from taskfuse.torch.program import laid
-from tests.torch.graphs import REFERENCE, check, foreign, report, transposed
+from tests.torch.graphs import REFERENCE, check, compiled, foreign, report, transposed
 
 
 def test_values_are_dropped_after_their_last_use() -> None:
@@ -60,6 +60,18 @@ def test_sizes_that_are_greatest_or_rounded_up() -> None:
 
     source = check(function, torch.randn(4), 7, symbolic=True).program.source
     assert "max(" in source
+
+
+def test_sizes_that_depend_on_data() -> None:
+    """They have values only once their tensor is there: its own strides may name them, and fusions that nothing tells what they are."""
+
+    def function(x: Any) -> Any:
+        i = torch.nonzero(x > 0)  # its strides are (1, its length)
+        return (x[i[:, 0], i[:, 1]] * 2).sin()
+
+    x = torch.randn(4, 8)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        torch.testing.assert_close(compiled(function)(x), function(x))
 
 
 def test_strides() -> None:

@@ -17,6 +17,8 @@ def test_a_report() -> None:
     assert [g.kind for g in found.graphs] == ["forward", "backward"]
     assert found.fusions == 3  # the gradient of the bias is one
     assert "fusion 0: native_layer_norm, gelu: 3 tensors to" in text
+    assert all(g.measured[compiled.text] > 0 for g in found.graphs for _, compiled in g.fusions.values())
+    assert text.count(", measured ") == 3
     assert "torch: aten.addmm.default: a matrix product" in text
     assert 0 < found.coverage < 1
     assert text.splitlines()[-1].startswith(f"{found.coverage:.0%} of the ops that compute, but for convolutions, are in 3 fusions")

@@ -11,7 +11,7 @@ from taskfuse.torch.settings import settings_of
 def test_modes() -> None:
     assert settings_of(None, None) == settings_of("default", {})
     assert settings_of("reduce-overhead", None).cudagraphs
-    assert settings_of("max-autotune", None).products
+    assert settings_of("max-autotune", None).measure
     assert not settings_of("max-autotune", {"cudagraphs": False}).cudagraphs
     assert not settings_of("max-autotune-no-cudagraphs", None).cudagraphs
 
@@ -25,6 +25,8 @@ def test_modes() -> None:
         (None, {"least": True}, "least=True"),
         (None, {"run": "gpu"}, "run='gpu'"),
         (None, {"budget": "long"}, "budget='long'"),
+        (None, {"budget": float("nan")}, "budget=nan"),
+        (None, {"most": 0}, "most=0"),
     ],
 )
 def test_what_does_not_exist_is_refused(mode: str | None, options: dict[str, object], text: str) -> None:
