@@ -72,16 +72,16 @@ def _chain(fusion: Fusion, tv: TensorView) -> _Chain:
 
 def _grouped(fusion: Fusion, tv: TensorView) -> Read | None:
     """What an elementwise tensor reads of another one over whose axes reductions walk, as many elements as it has itself and in the same order;
-    ``None`` if it reads no such tensor, some of different shapes, or reductions over its own axes."""
+    ``None`` if it reads no such tensor, or some of different shapes, or if reductions walk over its own axes, too."""
     if not isinstance(fusion.definition(tv), Pointwise) or fusion.is_view(tv):
         return None
     walked = {_long([a.extent for a in e.output.root]) for e in needed(fusion) if isinstance(e, Reduction)}
+    if _long(tv.shape) in walked:
+        return None
     found: dict[tuple[Expr, ...], Read] = {}
     for read in _chain(fusion, tv).reads:
         source = fusion.definition(read.tensor)
-        if isinstance(source, Reduction) and _long([a.extent for a in source.output.root]) == _long(tv.shape):
-            return None
-        if isinstance(source, Pointwise) and _long(read.tensor.shape) in walked - {_long(tv.shape)} and _is_same_place(fusion, read, tv):
+        if isinstance(source, Pointwise) and _long(read.tensor.shape) in walked and _is_same_place(fusion, read, tv):
             found.setdefault(read.tensor.shape, read)
     return next(iter(found.values())) if len(found) == 1 else None
 
