@@ -38,36 +38,36 @@ def in_groups(fusion: Fusion) -> Fusion | None:
     return whole if changed else None
 
 
-_Key = tuple[TensorView, tuple[Expr, ...], Expr]
+_ReadKey = tuple[TensorView, tuple[Expr, ...], Expr]
 """A tensor, where it is read, and where that is defined."""
 
 
-def _key(read: Read) -> _Key:
+def _read_key(read: Read) -> _ReadKey:
     return read.tensor, read.index, read.valid
 
 
 @dataclass(frozen=True, slots=True)
-class _Chain:
+class _AtOwnPoints:
     """Elementwise functions that are computed at the same points, those that others read first, and what they read of other tensors."""
 
     tensors: tuple[TensorView, ...]
     reads: tuple[Read, ...]
 
 
-def _chain(fusion: Fusion, tv: TensorView) -> _Chain:
+def _at_own_points(fusion: Fusion, tv: TensorView) -> _AtOwnPoints:
     """An elementwise tensor, and the elementwise tensors that it is computed of at its own points."""
     own = iteration_point(tv.ndim)
-    found, seen, stack = dict[_Key, Read](), {tv}, [tv]
+    found, seen, stack = dict[_ReadKey, Read](), {tv}, [tv]
     while stack:
         definition = fusion.definition(stack.pop())
         assert definition is not None
         for read in storage_reads(fusion, definition):
             if read.index != own or read.valid is not TRUE or not isinstance(fusion.definition(read.tensor), Pointwise):
-                found[_key(read)] = read
+                found[_read_key(read)] = read
             elif read.tensor not in seen:
                 seen.add(read.tensor)
                 stack.append(read.tensor)
-    return _Chain(tuple(e.output for e in fusion.exprs() if e.output in seen), tuple(found.values()))
+    return _AtOwnPoints(tuple(e.output for e in fusion.exprs() if e.output in seen), tuple(found.values()))
 
 
 def _grouped(fusion: Fusion, tv: TensorView) -> Read | None:
@@ -79,7 +79,7 @@ def _grouped(fusion: Fusion, tv: TensorView) -> Read | None:
     if _long(tv.shape) in walked:
         return None
     found: dict[tuple[Expr, ...], Read] = {}
-    for read in _chain(fusion, tv).reads:
+    for read in _at_own_points(fusion, tv).reads:
         source = fusion.definition(read.tensor)
         if isinstance(source, Pointwise) and _long(read.tensor.shape) in walked and _is_same_place(fusion, read, tv):
             found.setdefault(read.tensor.shape, read)
@@ -109,17 +109,17 @@ def _place(index: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
 
 def _regroup(fusion: Fusion, tv: TensorView, grouped: Read) -> bool:
     """Have a result computed with the axes of what it reads, and be a view of that, where all else that it reads has the same elements, or some of the axes."""
-    shape, chain = grouped.tensor.shape, _chain(fusion, tv)
+    shape, chain = grouped.tensor.shape, _at_own_points(fusion, tv)
     here = iteration_point(len(shape))
     facts = fusion.facts().with_ranges({str(iteration_symbol(k)): (0, e - 1) for k, e in enumerate(shape)})
     at = {str(iteration_symbol(k)): simplify(e, facts) for k, e in enumerate(_index(_place(here, shape), tv.shape))}
-    moved: dict[_Key, Read] = {}
+    moved: dict[_ReadKey, Read] = {}
     for read in chain.reads:
         is_same = _is_same_place(fusion, read, tv)
         index = here if is_same and read.tensor.shape == shape else tuple(simplify(substitute(e, at), facts) for e in read.index)
         if read.valid is not TRUE or not (is_same or all(isinstance(e, Const) or iteration_position(e) is not None for e in index)):
             return False
-        moved[_key(read)] = Read(read.tensor, index)
+        moved[_read_key(read)] = Read(read.tensor, index)
     made: dict[TensorView, TensorView] = {}
     for old in chain.tensors:
         definition = fusion.definition(old)
@@ -130,7 +130,7 @@ def _regroup(fusion: Fusion, tv: TensorView, grouped: Read) -> bool:
         for operand in storage_operands(fusion, definition):
             match operand:
                 case Read(tensor=tensor):
-                    operands.append(moved.get(_key(operand)) or Read(made[tensor], here))
+                    operands.append(moved.get(_read_key(operand)) or Read(made[tensor], here))
                 case _:
                     operands.append(at_point(operand, at))
         fusion.define(replace(definition, output=new, operands=tuple(operands)))
