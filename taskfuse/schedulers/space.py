@@ -268,8 +268,9 @@ def _memory_order(
     whole = [(tv, own) for tv, own in memory if set(own) == space.keys() and len(own) == len(space)]
     if not whole:
         last = _last_elsewhere(keys, fusion, axes, space)
-        order = [*(k for k in space if k != last), *([] if last is None else [last])]
-        return order, [(tv, own) for tv, own in memory if last is None or (own and own[-1] == last)]
+        if last is None or last == list(space)[-1]:
+            return list(space), memory
+        return [*(k for k in space if k != last), last], [(tv, own) for tv, own in memory if own and own[-1] == last]
     _, order = max(whole, key=lambda m: sum(tv.dtype.itemsize for tv, own in whole if own[-1] == m[1][-1]))
     return order, [(tv, own) for tv, own in memory if own and own[-1] == order[-1]]
 
