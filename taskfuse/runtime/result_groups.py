@@ -22,19 +22,21 @@ from taskfuse.schedule.copy import copy_fusion
 
 
 def in_groups(fusion: Fusion) -> Fusion | None:
-    """A copy in which elementwise results that read functions of reductions through a view that changes how axes are grouped, and nothing else, are views of
-    tensors with the axes of these reductions; ``None`` if there are no such results.
+    """A copy in which elementwise results that read functions of a reduction through a view that changes how axes are grouped are views of tensors with the axes
+    of the reduction; ``None`` if there are no such results. Where another result of the same shape is not, both stay as they are, for one kernel.
 
     It computes what ``fusion`` does, bit for bit.
     """
-    names = [r.tensor.name for r in fusion.results if r.is_plain and _grouped(fusion, r.tensor) is not None]
+    read = {r.tensor: _grouped(fusion, r.tensor) for r in fusion.results if r.is_plain and isinstance(fusion.definition(r.tensor), Pointwise)}
+    staying = {tv.shape for tv, found in read.items() if found is None}
+    names = [tv.name for tv, found in read.items() if found is not None and tv.shape not in staying]
     if not names:
         return None
     whole, _ = copy_fusion(fusion)
     changed = False
-    for tv in dict.fromkeys(map(whole.tensor, names)):
-        read = _grouped(whole, tv)  # of those before, it may have read views
-        changed |= read is not None and _regroup(whole, tv, read)
+    for tv in map(whole.tensor, names):
+        grouped = _grouped(whole, tv)  # of those before, it may have read views
+        changed |= grouped is not None and _regroup(whole, tv, grouped)
     return whole if changed else None
 
 

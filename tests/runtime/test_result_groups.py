@@ -65,6 +65,16 @@ def test_what_needs_the_axes_of_the_whole_stays() -> None:
     assert in_groups(fusion) is None
 
 
+def test_results_of_one_shape_stay_together() -> None:
+    """One is computed in groups, and another one of that shape is not: a kernel that computes both reads what they have in common once."""
+    with tf.Fusion("both") as fusion:
+        x, p = (tf.define_tensor([ROWS, COLUMNS], name=name) for name in "xp")
+        groups = tf.reshape(x, [-1, GROUP])
+        fusion.add_output(p - tf.reshape(groups / tf.max(groups, 1, keepdims=True), [ROWS, COLUMNS]))
+        fusion.add_output(tf.exp(p))
+    assert in_groups(fusion) is None
+
+
 def test_functions_of_rows_are_read_in_groups() -> None:
     """A scale of each row has one of the axes of groups that lie within rows."""
     with tf.Fusion("scaled") as fusion:
