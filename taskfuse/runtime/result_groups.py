@@ -22,8 +22,8 @@ from taskfuse.schedule.copy import copy_fusion
 
 
 def in_groups(fusion: Fusion) -> Fusion | None:
-    """A copy in which elementwise results that read functions of a reduction through a view that changes how axes are grouped are views of tensors with the axes
-    of the reduction; ``None`` if there are no such results. Where another result of the same shape is not, both stay as they are, for one kernel.
+    """A copy in which elementwise results that read functions of a reduction through a view that changes how axes are grouped are views of tensors with
+    the axes of the reduction; ``None`` if there are no such results. Where another result of the same shape is not, both stay as they are, for one kernel.
 
     It computes what ``fusion`` does, bit for bit.
     """
