@@ -28,8 +28,8 @@ def built(graph: Graph) -> tf.Fusion:
     return made
 
 
-def test_there_are_250() -> None:
-    assert len(GRAPHS) == 250
+def test_there_are_270() -> None:
+    assert len(GRAPHS) == 270
 
 
 def test_what_is_read_has_the_tensors_of_the_graph() -> None:

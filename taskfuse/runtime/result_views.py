@@ -23,6 +23,7 @@ from taskfuse.ir.storage import Strided, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.runtime.arrays import has_dtype, has_views, part, strides_of
 from taskfuse.runtime.executable import Executable, ResultAdapter
+from taskfuse.runtime.result_groups import in_groups
 from taskfuse.runtime.views import Placed, number, placed
 from taskfuse.schedule.copy import copy_fusion
 
@@ -69,8 +70,9 @@ def bases(fusion: Fusion) -> Bases | None:
 
     A view of an input is one if no result is written into that input. A view of another tensor is one if that tensor is a result, too, or has at most as many
     elements as all views of it together, so that storing it costs no more. Elementwise tensors between two permutations are stored in the order of their
-    sources.
+    sources. Results that are computed in groups are views of what has the axes of the groups (:mod:`taskfuse.runtime.result_groups`).
     """
+    fusion = in_groups(fusion) or fusion
     wanted = [r.tensor.name for r in fusion.results if r.is_plain and isinstance(fusion.definition(r.tensor), View)]
     if not wanted:
         return None

@@ -15,7 +15,7 @@ from taskfuse.count import IN_FLIGHT
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Assemble, Fold, Gather, MathExpr, Read, Reduction, Scan, Update
-from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.fusion import MAX_RESIDENT, Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import needed, reads_of, storage_reads, table
@@ -30,6 +30,9 @@ from taskfuse.target import DEFAULT, LINE_BYTES, REGISTERS, SECTOR_BYTES, WARP, 
 
 AGAIN_US = 100.0
 """Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
+THREADS_BESIDE_LOOPS = 1024
+"""Threads of a multiprocessor that have registers where nests with loops stand beside others, since a compiler has as many loads of a loop in flight as it can.
+A sum of 64 products beside 27648 blocks of copies left registers to 8 warps, and took 176 us (H200)."""
 SCALAR_BYTES = 4
 OTHER_REGISTERS, ADDRESS_REGISTERS = 24, 2
 """Of a thread, beside those that loads fill; and of each tensor that it reads."""
@@ -80,6 +83,11 @@ def fallback(
     script.comment("a separate nest for each output and its inputs")
     recompute_all(script, fusion)
     owner, steps, us = _priced(script, extent)
+    is_walked = any(isinstance(_definition(fusion, tv), Reduction | Scan | Fold) for tv in owner)
+    residents = min(_held(fusion, owner, extent.target), THREADS_BESIDE_LOOPS) // chosen.threads
+    if 1 < residents <= MAX_RESIDENT and len(stored(fusion)) > 1 and is_walked:
+        script.comment("the nest with the longest loop does not decide how many threads the others have")
+        script.resident_blocks(residents)
     script.comment("a thread for each element")
     for root in stored(fusion):
         _loops(script, root, along.get(root.name), chosen.threads)
@@ -125,14 +133,26 @@ def _waited(fusion: Fusion, owner: Mapping[TensorView, TensorView], trips: Mappi
 
     Nests of 1.6 million threads that copy an element each took 6.3 us alone, one that sums gathered elements 7.5, and all in one kernel 22.2 (H200).
     """
-    target = extent.target
-    reads = dict.fromkeys(trips, 0)
+    held = extent.target.sms * _held(fusion, owner, extent.target)
+    walked: dict[TensorView, set[int]] = {root: set() for root in trips}
     for tv, root in owner.items():
-        reads[root] += sum(r.tensor.is_input for r in storage_reads(fusion, _definition(fusion, tv)))
-    registers = max(OTHER_REGISTERS + n * (ADDRESS_REGISTERS + (IN_FLIGHT if trips[root] else 1)) for root, n in reads.items())
-    held = target.sms * min(target.limits.warps * WARP, REGISTERS // registers // WARP * WARP)
-    threads = {root: prod(extent(a.extent) for a in root.root if not a.is_reduction) for root in trips}
+        if isinstance(expr := _definition(fusion, tv), Scan):
+            walked[root].add(expr.axis)
+    threads = {root: prod(extent(a.extent) for k, a in enumerate(root.root) if not a.is_reduction and k not in walked[root]) for root in trips}
     return sum(max(1.0, threads[root] / held) * (2 + each / IN_FLIGHT) for root, each in trips.items())
+
+
+def _held(fusion: Fusion, owner: Mapping[TensorView, TensorView], target: Target) -> int:
+    """The threads of a multiprocessor, if the loads of a loop in flight have registers, in the nest that needs most."""
+    reads = dict.fromkeys(owner.values(), 0)
+    loops = set[TensorView]()
+    for tv, root in owner.items():
+        definition = _definition(fusion, tv)
+        reads[root] += sum(r.tensor.is_input for r in storage_reads(fusion, definition))
+        if isinstance(definition, Reduction | Scan | Fold):
+            loops.add(root)
+    registers = max(OTHER_REGISTERS + n * (ADDRESS_REGISTERS + (IN_FLIGHT if root in loops else 1)) for root, n in reads.items())
+    return min(target.limits.warps * WARP, REGISTERS // registers // WARP * WARP)
 
 
 def _reread(fusion: Fusion, extent: Sizes) -> tuple[float, float]:

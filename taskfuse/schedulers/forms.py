@@ -6,11 +6,12 @@ reason, and the other forms remain. If none is left, the fusion is computed tens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import Final
 
 from taskfuse.errors import UnsupportedError
@@ -331,19 +332,23 @@ def repeated(fusion: Fusion, extent: Sizes) -> Script | None:
 
 def again(search: Search, extent: Sizes) -> Script | None:
     """A copy in which what one segment computes element by element and another one reads is computed by that one, too, if reading what it is computed of moves
-    fewer bytes than storing and reading it: the sums over rows and over columns of the gradients of a norm then both read 16-bit inputs. Outputs that it is
-    computed of are stored anyway, and read.
+    fewer bytes than storing and reading it: the sums over rows and over columns of the gradients of a norm then both read 16-bit inputs. Where several read
+    parts of it, such as the first column and the others, no element is computed twice. Outputs that it is computed of are stored anyway, and read.
     ``None`` if there is no such tensor among those that move most bytes."""
     script = Script(copy_fusion(search.fusion)[0])
     fusion = script.fusion
     least = CROSSING_SHARE * bytes_of(fusion, extent)
     outputs = {tv for tv in fusion.outputs if isinstance(fusion.definition(tv), Pointwise)}
     segments = {tv.name: k for k, segment in enumerate(search.segments) for tv in segment}
-    for tv, readers in [(fusion.tensor(old.name), {fusion.tensor(r.name) for r in them}) for old, them in search.crossed()]:
+    crossed = [(fusion.tensor(old.name), {fusion.tensor(r.name) for r in them}) for old, them in search.crossed()]
+    points = dict[TensorView, float]()
+    for tv, readers in crossed:
+        points[tv] = points.get(tv, -_spared(fusion, tv, crossed, extent)) + _points(readers, extent)
+    for tv, readers in crossed:
         expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
         if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent, outputs) < 2 * size:
             continue
-        if not _is_short(fusion, expr, extent, outputs):
+        if not _is_short(fusion, expr, extent, outputs, min(points[tv] / extent.elements(tv), 1.0)):
             continue
         stored = [behind for behind in _behind(fusion, expr, outputs) if behind in outputs]
         together: dict[tuple[object, ...], list[TensorView]] = {}  # readers in one kernel share what is computed again
@@ -360,14 +365,29 @@ def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: Abstrac
     return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in found if tv in stored or not isinstance(definition, Pointwise))
 
 
-def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: AbstractSet[TensorView] = frozenset()) -> bool:
+def _points(readers: AbstractSet[TensorView], extent: Sizes) -> float:
+    """How many elements are computed for readers in one kernel: those over the same extents share them."""
+    return sum(prod(extent(e) for e in shape) for shape in {tuple(a.extent for a in tv.root) for tv in readers})
+
+
+def _spared(fusion: Fusion, tv: TensorView, crossed: Sequence[tuple[TensorView, AbstractSet[TensorView]]], extent: Sizes) -> float:
+    """How many elements of a tensor need not be computed in its place if other kernels compute it: all, where no reader is left."""
+    others = frozenset[TensorView]().union(*(readers for old, readers in crossed if old is tv))
+    return extent.elements(tv) if all(e.output in others and not isinstance(e, Assemble) for e in storage_uses(fusion, tv)) else 0.0
+
+
+def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: AbstractSet[TensorView] = frozenset(), share: float = 1.0) -> bool:
     """True if at most :data:`MOST_AGAIN` functions compute an element of an elementwise tensor, and none chooses or gathers. Those that many elements have in
-    common, as the scales of rows are computed, count in proportion."""
+    common, as the scales of rows are computed, count in proportion.
+
+    Args:
+        share: how many elements are computed again, relative to all.
+    """
     found = _behind(fusion, expr, stored)
     if any(isinstance(e, FirstValid | Gather) for e in found.values()):
         return False
     again = sum(extent.elements(tv) for tv, e in found.items() if isinstance(e, Pointwise) and tv not in stored)
-    return again < MOST_AGAIN * extent.elements(expr.output)
+    return again * share < MOST_AGAIN * extent.elements(expr.output)
 
 
 def _behind(fusion: Fusion, expr: MathExpr, stored: AbstractSet[TensorView] = frozenset()) -> dict[TensorView, MathExpr | None]:

@@ -15,7 +15,7 @@ from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, IndexValue, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
@@ -23,6 +23,7 @@ from taskfuse.ir.storage import needed, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedule.recompute import reduces_one
 from taskfuse.schedulers.elementwise import (
     Leaf,
@@ -56,6 +57,8 @@ MAX_CODE = 256
 LEAST_BYTES, BUSY = 4, 1024
 """Where a thread would have more code than that, and a multiprocessor fewer threads than :data:`BUSY`, the chain of one thread decides: vectors are shorter,
 down to :data:`LEAST_BYTES`, and there are fewer of them where those of functions in libraries are more."""
+MOST_AGAIN = 32
+"""The most issue slots of what all elements have in common that are computed for each of them."""
 SHORT = 512
 """Columns of constant extent are merged with the axis before while there are no more than this."""
 
@@ -181,13 +184,32 @@ def _planned(
     fusion = script.fusion
     script.comment("each tensor at its readers' points, inputs in registers")
     leaves, out = align(script, fusion), fusion.outputs[0]
+    common = _once(script, fusion)
+    leaves = tuple(leaf for leaf in leaves if leaf.tensor not in common)
     stencil = find(fusion, out, leaves)
     chosen = config or _with_tiles(choose(fusion, out, leaves, extent), stencil, leaves, out, extent)
     us = total.us(min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves)))
     looked = lines(stencil, leaves, out, chosen.vector, chosen.tile, extent)
     target = extent.target
-    us = max(us, target.kernel_us(looked / target.cycles_per_us, target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=True))))
+    issues = issued(fusion, chosen.vector, extent, is_sunk=True) + sum(common.values()) * extent.elements(out) / chosen.vector
+    us = max(us, target.kernel_us(looked / target.cycles_per_us, target.issue_us(issues)))
     return leaves, chosen, us, f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored", stencil
+
+
+def _once(script: Script, fusion: Fusion) -> dict[TensorView, int]:
+    """The tensors all of whose elements are one, such as a bias correction that an optimizer computes of its step, with their issue slots: a thread computes it
+    once if that takes long, and not for each of its elements, which compilers do where functions have branches."""
+    found: dict[TensorView, int] = {}
+    for e in needed(fusion):
+        free = {read.index == () or read.tensor in found for read in storage_reads(fusion, e)}
+        if isinstance(e, Pointwise) and free <= {True} and not e.output.is_output and not any(isinstance(o, IndexValue) for o in e.operands):
+            found[e.output] = slots(e)
+    if sum(found.values()) <= MOST_AGAIN:
+        return {}
+    for tv in found:
+        if (expr := fusion.definition(tv)) is not None and free_axes(fusion, expr):
+            script.new(tv, "drop_axes")
+    return found
 
 
 def _with_tiles(config: PointwiseConfig, stencil: Stencil | None, leaves: Sequence[Leaf], out: TensorView, extent: Sizes) -> PointwiseConfig:
@@ -306,7 +328,7 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
     loads = dict.fromkeys(leaf.tensor for leaf in leaves)
     registers(script, outputs, list(loads), config.vector)
     script.comment("[row block, column block, row, thread, row unrolled, column unrolled, vector]")
-    left = dict.fromkeys(e.output for e in needed(fusion) if not among(e.output, outputs))
+    left = dict.fromkeys(tv for tv in _with_axes(fusion, outputs) if not among(tv, outputs))
     for out in outputs:
         _loops(script, out, config)
         mine = [tv for tv in ancestors(fusion, out) if tv in left]
@@ -318,7 +340,7 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
     if outputs[0].ndim:
         bind_vectors(script, leaves, outputs, config.vector)
     mine = {tv for out in outputs for tv in ancestors(fusion, out)}
-    inner = [e.output for e in needed(fusion) if e.output in mine and e.output not in loads and not among(e.output, outputs)]
+    inner = [tv for tv in _with_axes(fusion, outputs) if tv in mine and tv not in loads and not among(tv, outputs)]
     if inner:
         script.inline_most(inner)
     script.inline_at(list(loads), threads)
@@ -338,7 +360,7 @@ def _schedule_tiles(script: Script, leaves: Sequence[Leaf], config: PointwiseCon
     script.comment("[others, tile block, column block, tile, thread, point of a tile, vector]")
     axis, column = stencil.axis, _first_column_after(outputs[0], stencil.axis)
     alike = [leaf.tensor for leaf in leaves if len(leaf.tensor.root) < outputs[0].ndim]
-    left = dict.fromkeys(e.output for e in needed(fusion) if not among(e.output, (*outputs, *whole, *alike)))
+    left = dict.fromkeys(tv for tv in _with_axes(fusion, outputs) if not among(tv, (*outputs, *whole, *alike)))
     for tv in (*outputs, *whole):
         arrange(script, tv, axis, column, (config.tile if among(tv, outputs) else 0, config.rows, config.columns, config.vector))
     for out in outputs:
@@ -352,10 +374,15 @@ def _schedule_tiles(script: Script, leaves: Sequence[Leaf], config: PointwiseCon
         script.parallelize_like(outputs[0], alike)
     script.comment("vectors; loads before the first use, everything else inlined as deep as possible")
     bind_vectors(script, leaves, outputs, config.vector)
-    inner = [e.output for e in needed(fusion) if e.output not in loads and not among(e.output, outputs)]
+    inner = [tv for tv in _with_axes(fusion, outputs) if tv not in loads and not among(tv, outputs)]
     if inner:
         script.inline_most(inner)
     script.inline_at(list(loads), threads)
+
+
+def _with_axes(fusion: Fusion, outputs: Sequence[TensorView]) -> list[TensorView]:
+    """What runs in the loops of the outputs: all but what all of their elements have in common, which a thread computes before them."""
+    return [e.output for e in needed(fusion) if e.output.root or not outputs[0].root]
 
 
 def _first_column_after(out: TensorView, axis: int) -> int:

@@ -14,7 +14,7 @@ from taskfuse.ir.axes import Axis, iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Fold, Gather, MathExpr, Pointwise, Read, Reduction, Scan, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, is_multiple, substitute
 from taskfuse.ir.storage import has_code, needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.drop_axes import free_axes
@@ -262,13 +262,38 @@ def is_in_place(read: Read, reader: TensorView) -> bool:
 def _memory_order(
     keys: Keys, fusion: Fusion, axes: dict[TensorView, dict[Key, int]], loads: Sequence[TensorView], space: dict[Key, int]
 ) -> tuple[list[Key], list[tuple[TensorView, list[Key]]]]:
-    """All axes, as the tensors that move most bytes have them; and the tensors in memory, with their axes."""
+    """All axes, as the tensors that move most bytes have them; and the tensors in memory, with their axes. Where none of these has all axes, the last one is
+    that along which elements from other places of an input lie side by side, such as pixels of all images, each of which is a row of channels."""
     memory = [(tv, [keys.key(a) for a in tv.logical if a.extent is not ONE]) for tv in (*loads, *fusion.outputs)]
     whole = [(tv, own) for tv, own in memory if set(own) == space.keys() and len(own) == len(space)]
     if not whole:
-        return list(space), memory
+        last = _last_elsewhere(keys, fusion, axes, space)
+        if last is None or last == list(space)[-1]:
+            return list(space), memory
+        return [*(k for k in space if k != last), last], [(tv, own) for tv, own in memory if own and own[-1] == last]
     _, order = max(whole, key=lambda m: sum(tv.dtype.itemsize for tv, own in whole if own[-1] == m[1][-1]))
     return order, [(tv, own) for tv, own in memory if own and own[-1] == order[-1]]
+
+
+def _last_elsewhere(keys: Keys, fusion: Fusion, axes: dict[TensorView, dict[Key, int]], space: dict[Key, int]) -> Key | None:
+    """The axis along which most bytes from other places of inputs lie side by side, among the elements that have all axes; ``None`` if there is no such."""
+    found: dict[Key, int] = {}
+    for tv, own in axes.items():
+        expr = fusion.definition(tv)
+        if expr is None or own.keys() != space.keys() or not _is_moved(fusion, expr):
+            continue
+        read = storage_reads(fusion, expr)[0]
+        for key, position in own.items():
+            if _steps_one(read, position):
+                found[key] = found.get(key, 0) + read.tensor.dtype.itemsize
+    return max(found, key=lambda key: found[key], default=None)
+
+
+def _steps_one(read: Read, position: int) -> bool:
+    """True if the second element along an axis of the reader is the neighbor of the first in memory."""
+    name = str(iteration_symbol(position))
+    first, second = ([substitute(e, {n: ONE if n == name and k else ZERO for n in e.free}) for e in read.index] for k in (0, 1))
+    return bool(first) and first[:-1] == second[:-1] and second[-1] - first[-1] is ONE
 
 
 def _width(fusion: Fusion, memory: Sequence[tuple[TensorView, list[Key]]], axes: int, extent: Expr) -> int:

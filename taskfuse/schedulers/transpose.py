@@ -39,14 +39,16 @@ from taskfuse.schedulers.elementwise import (
     widest,
     work,
 )
-from taskfuse.schedulers.instructions import issued
+from taskfuse.schedulers.instructions import cost, issued
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.pointwise import check
+from taskfuse.schedulers.pointwise import MAX_CODE, check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.schedulers.tile_sides import AxisDigit, Sides, tile_sides, turned_along
 from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, Target
 
+THREADS = 256
+"""Of a block; twice as many where a thread would have more code than :data:`MAX_CODE`, and thus registers for the results of few warps."""
 CHUNKS = 8
 """Chunks of a vector's size that are permuted with one another: 128 bytes, all banks."""
 
@@ -168,8 +170,9 @@ def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides
     tile, rows = _columns(tiles), sides.extent(sides.rows)
     height = 1 << (extent(rows).bit_length() - 1)  # no more rows than there are, where they fill vectors
     if not isinstance(rows, Const) or height >= tile or height < turned or height * narrowest < SECTOR_BYTES:
-        return TransposeConfig(tile, 256, vector, turned)
-    return TransposeConfig(tile, min(256, height * tile // max(vector, turned)), vector, turned, height)
+        is_long = tile * tile // THREADS * sum(cost(e) for e in needed(fusion)) > MAX_CODE
+        return TransposeConfig(tile, 2 * THREADS if is_long else THREADS, vector, turned)
+    return TransposeConfig(tile, min(THREADS, height * tile // max(vector, turned)), vector, turned, height)
 
 
 def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, config: TransposeConfig) -> None:

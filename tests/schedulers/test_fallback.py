@@ -155,3 +155,24 @@ def test_waves_of_threads_each_wait_for_their_loops() -> None:
         a, b = tf.define_tensor([128, 4096], name="a"), tf.define_tensor([128, 4096], name="b")
         fusion.add_output(tf.sum(a.reshape(128, 4096, 1) * b.reshape(128, 1, 4096), 0))
     assert tf.schedulers.fallback(fusion).us > 500
+
+
+def test_a_scan_has_a_thread_for_each_row() -> None:
+    """Threads walk along the scanned axis: those of 4096 columns of 512 are resident at once, and wait for their loads of one walk."""
+    with tf.Fusion("columns") as fusion:
+        fusion.add_output(tf.cumsum(tensor("x", 512, 4096), 0))
+    assert tf.schedulers.fallback(fusion).us < 512 * DEFAULT.assumed.serial_us + 40
+
+
+def test_a_long_loop_does_not_take_the_registers_of_other_nests() -> None:
+    with tf.Fusion("two") as fusion:
+        x = tensor("x", 64, 8, 32)
+        fusion.add_output(tf.sum(x, 1))
+        fusion.add_output(tf.exp(x))
+    fallback(fusion)
+    assert tf.lower(fusion).residents > 1
+    fusion = built(lambda: [tf.sum(tensor("x", 64, 8), 1)])
+    fallback(fusion)
+    assert tf.lower(fusion).residents == 1
+    fallback(fusion := built(lambda: [tf.exp(x := tensor("x", 64, 8)), tf.neg(x)]))
+    assert tf.lower(fusion).residents == 1

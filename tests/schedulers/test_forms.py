@@ -328,3 +328,17 @@ def test_outputs_that_elements_are_computed_of_are_read() -> None:
     last = segmenter.choose_segments(fusion).steps[-1]
     assert total.name in last.arguments
     assert {"x", "y"}.isdisjoint(last.arguments)
+
+
+def test_parts_that_two_kernels_read_are_computed_by_each() -> None:
+    """The first column of a matrix, and the others as a factor of a product: many functions compute an element, and none is computed twice."""
+    with tf.Fusion("parts") as fusion:
+        x, w = tf.define_tensor([256, 4097], tf.bfloat16, name="x"), tf.define_tensor([4096, 128], tf.bfloat16, name="w")
+        y = tf.cast(x, tf.float32)
+        for _ in range(forms.MOST_AGAIN):
+            y = tf.exp(y) * 0.5
+        y = tf.cast(y, tf.bfloat16)
+        fusion.add_output((y[:, 1:] @ w) + y[:, :1])
+    found = segmenter.choose_segments(fusion)
+    assert all(size != 256 * 4097 * 2 for _, size in found.crossing)
+    assert sum("recompute" in line for line in found.moved) == 2

@@ -2,6 +2,7 @@
 
 from functools import reduce
 
+import numpy as np
 import pytest
 
 import taskfuse as tf
@@ -183,3 +184,19 @@ def test_long_functions_are_spread_over_more_threads() -> None:
     config = tf.schedulers.pointwise(fusion).config
     assert isinstance(config, PointwiseConfig)
     assert config.unroll * config.unroll_rows == 1
+
+
+def test_what_all_elements_have_in_common_is_computed_once() -> None:
+    """The corrections of a step of an optimizer take long; a sum of two scalars does not, and stays with the elements."""
+    with tf.Fusion("step") as fusion:
+        x, step = tf.define_tensor([8, 64], name="x"), tf.define_tensor([], name="step")
+        fusion.add_output(x / (1.0 - tf.pow(0.9, step)) + tf.pow(0.99, step))
+    (found,) = checked(fusion, [array(8, 64), np.float32(3.0).reshape(())]).steps
+    assert found.schedule.scheduler == "pointwise"
+    text = str(tf.lower(found.fusion))
+    assert "pow" not in text[text.index("FOR") :]
+    with tf.Fusion("short") as fusion:
+        x, step = tf.define_tensor([8, 64], name="x"), tf.define_tensor([], name="step")
+        fusion.add_output(x * (step + 1.0))
+    (found,) = choose_segments(fusion).steps
+    assert "drop_axes" not in found.schedule.code

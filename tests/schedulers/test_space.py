@@ -21,3 +21,25 @@ def test_rows_of_a_view() -> None:
     args = [np.random.default_rng(0).normal(size=(2, 8, 16)).astype(np.float32)]
     for found, wanted in zip(kernel.simulate(*args), accepted(reference, args), strict=True):
         assert not len(wanted.wrong(found))
+
+
+def test_elements_from_other_places_are_walked_along_what_lies_side_by_side() -> None:
+    """Pixels of images, each of which is a row of channels: neighbors in memory are pixels, which threads of a warp take."""
+    with tf.Fusion("pixels") as fusion:
+        a = x(2, 5, 8, 16)
+        fusion.add_output(tf.max(tf.reshape(tf.permute(a, [0, 2, 3, 1]), [256, 5]), 1))
+    chosen = tf.schedulers.reduction(fusion)
+    assert "across" in chosen.explain()
+    kernel = tf.lower(fusion)
+    proved(kernel)
+    args = [np.random.default_rng(0).normal(size=(2, 5, 8, 16)).astype(np.float32)]
+    assert np.array_equal(kernel.simulate(*args)[0], args[0].transpose(0, 2, 3, 1).reshape(256, 5).max(1))
+
+
+def test_groups_of_rows_of_an_input_are_read_in_vectors() -> None:
+    with tf.Fusion("groups") as fusion:
+        fusion.add_output(tf.max(tf.reshape(x(6, 64), [24, 16]), 1))
+    tf.schedulers.reduction(fusion)
+    kernel = tf.lower(fusion)
+    proved(kernel)
+    assert "width 4" in str(kernel)

@@ -131,3 +131,15 @@ def test_a_padded_transpose_passes_through_tiles(end: int) -> None:
     found = checked(fusion, [array(63, 70, dtype=tf.bfloat16)])
     assert found.steps[0].schedule.scheduler == "transpose"
     assert found.steps[0].schedule.config.turned == 1
+
+
+def test_threads_of_much_code_have_fewer_elements() -> None:
+    """Sixteen elements of 40 functions each would take the registers of a block's other half."""
+    long, short = (tf.Fusion(name) for name in ("long", "short"))
+    for fusion, functions in ((long, 40), (short, 1)):
+        with fusion:
+            y = tf.permute(tf.define_tensor([256, 256], name="x"), [1, 0]) + tf.define_tensor([256, 256], name="y")
+            for _ in range(functions):
+                y = tf.relu(y * 0.5)
+            fusion.add_output(y)
+    assert [tf.schedulers.transpose(fusion).config.threads for fusion in (long, short)] == [512, 256]
