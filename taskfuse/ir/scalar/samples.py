@@ -55,10 +55,10 @@ def fails_somewhere(condition: Expr, table: Samples) -> bool:
         return False
     at = table.at
     wrong = np.logical_not(at.of(condition))
-    if wrong.any():
+    if np.count_nonzero(wrong):  # the method takes four times as long
         for has_value in _demands(condition):
             wrong = np.logical_and(wrong, at.of(has_value))
-    return bool(wrong.any())
+    return bool(np.count_nonzero(wrong))
 
 
 def _with_any(e: Expr, table: Samples) -> Samples:
