@@ -61,6 +61,29 @@ def fails_somewhere(condition: Expr, table: Samples) -> bool:
     return bool(np.count_nonzero(wrong))
 
 
+def possible_quotients(a: Expr, b: Expr, facts: Facts) -> tuple[int, ...] | None:
+    """The numbers q with ``0 <= a - q*b < b`` at all samples of the facts, one at most: no proof can find another. ``None``: there are no such samples."""
+    try:
+        table = _with_any(b, _with_any(a, samples_of(facts)))
+        if not sample_count(table):
+            return None
+        at = table.at
+        number, size = np.asarray(at.of(a), np.int64), np.asarray(at.of(b), np.int64)
+        demands = [np.asarray(at.of(c), np.bool_) for c in (*_demands(a), *_demands(b))]
+    except (ZeroDivisionError, OverflowError):  # of constants
+        return None
+    if demands:
+        number, size, has_value = np.broadcast_arrays(number, size, np.logical_and.reduce(np.broadcast_arrays(*demands)))
+        number, size = number[has_value], size[has_value]
+        if not number.size:
+            return None
+    if np.count_nonzero(size < 1):
+        return ()
+    found = number // size
+    first = found.item(0)
+    return (first,) if np.count_nonzero(found == first) == found.size else ()
+
+
 def _with_any(e: Expr, table: Samples) -> Samples:
     """Samples of the symbols of an expression: any integers for those of which nothing is known."""
     table = samples_of_tables(table, e)

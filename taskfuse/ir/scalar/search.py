@@ -47,7 +47,7 @@ from taskfuse.ir.scalar.samples import is_negative_somewhere
 from taskfuse.ir.scalar.transform import rebuild
 
 STEP_LIMIT = 32
-PATIENCE = 4  # steps until values are tried at which there would be no proof; before cases, and for forms with tables, which are long, they are tried at once
+PATIENCE = 4  # steps until samples are made and tried; before cases, for forms with tables, which are long, and where samples are known, they are tried at once
 TERM_LIMIT = 24  # longer forms come from multiplying unrelated polynomials: no proof is near
 ASSUMPTION_LIMIT = 3  # assumed forms that one proof may combine
 
@@ -134,7 +134,7 @@ class _Bound:
 
 class _Steps:
     """The steps that a search has left, in all its cases. One that has not come to an end early, or comes to cases, looks for values at which the form is
-    negative; one about tables begins with that.
+    negative; one about tables begins with that, and so do all where samples are known.
 
     Attributes:
         refuted: there are such values, so there are no more steps.
@@ -142,7 +142,7 @@ class _Steps:
 
     def __init__(self, form: Expr, facts: Facts) -> None:
         self.left = STEP_LIMIT
-        self._sampled_at = STEP_LIMIT - (0 if lookups_of(form) else PATIENCE)
+        self._sampled_at = STEP_LIMIT - (0 if facts.samples is not None or lookups_of(form) else PATIENCE)
         self.refuted = False
         self._is_sampled = False
         self._form = form
