@@ -27,10 +27,14 @@ ROWS = 256
 NEAR, FAR, MOST = 8, 400, 1 << 10
 """How far above its least value a symbol is sampled: one without an upper bound, in every other row, and any symbol."""
 
+ENDS = 32
+"""The rows in which each symbol has its least or its greatest value: most forms that are negative somewhere are so at such ends."""
+
 LONGEST = 64
 """The most elements of a table that differ."""
 
 _RANDOM = np.random.default_rng(7).random((61, ROWS))
+_RANDOM[:, :ENDS] = np.where(_RANDOM[:, :ENDS] < 0.5, 0, np.nextafter(1, 0))
 _RANDOM_TABLES = np.random.default_rng(8).random((ROWS, LONGEST))
 
 

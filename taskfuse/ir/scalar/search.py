@@ -65,9 +65,9 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
     if found is None and lookups_of(form) and (near := facts.about(form.free)) is not facts:
         found = facts.sign_memo[form] = nonnegative(form, near)
     if found is None:
-        search = _Search(facts, _Steps(form, facts))
-        found = search.prove(form, ASSUMPTION_LIMIT)
-        if not (found or search.steps.refuted) and (simpler := _without_remainders(form, facts)) is not None:
+        steps = _Steps(form, facts)
+        found = not (steps.begin_sampled and steps.is_refuted()) and _Search(facts, steps).prove(form, ASSUMPTION_LIMIT)
+        if not (found or steps.refuted) and (simpler := _without_remainders(form, facts)) is not None:
             found = nonnegative(*simpler)
         facts.sign_memo[form] = found
     return found
@@ -137,12 +137,14 @@ class _Steps:
     negative; one about tables begins with that, and so do all where samples are known.
 
     Attributes:
+        begin_sampled: values are looked for before the first step.
         refuted: there are such values, so there are no more steps.
     """
 
     def __init__(self, form: Expr, facts: Facts) -> None:
         self.left = STEP_LIMIT
-        self._sampled_at = STEP_LIMIT - (0 if facts.samples is not None or lookups_of(form) else PATIENCE)
+        self.begin_sampled = facts.samples is not None or bool(lookups_of(form))
+        self._sampled_at = STEP_LIMIT - (0 if self.begin_sampled else PATIENCE)
         self.refuted = False
         self._is_sampled = False
         self._form = form
