@@ -311,6 +311,11 @@ def pointwise(op: Elementwise, operands: Sequence[Value]) -> TensorView:
         return define_pointwise(fusion, op, shape, built, result_dtype(op, dtype))
 
 
+def elementwise(name: str, *operands: Value) -> TensorView:
+    """:func:`pointwise` of the op of this name."""
+    return pointwise(ELEMENTWISE[name], operands)
+
+
 def _operand(x: TensorView | Scalar | Expr | Literal, dtype: DType, shape: Shape) -> Operand:
     match x:
         case TensorView():

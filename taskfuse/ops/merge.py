@@ -21,8 +21,8 @@ from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue
 from taskfuse.ir.scalar import Const, Expr, le, prove, wrap
-from taskfuse.ir.tensor import TensorView, Value
-from taskfuse.ops.build import broadcast_read, cast_tensor, define_pointwise, described, pointwise, shape_error
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ops.build import broadcast_read, cast_tensor, define_pointwise, described, elementwise, shape_error
 from taskfuse.ops.create import zeros_like
 from taskfuse.ops.gather import define_gather
 from taskfuse.ops.rearrange import sliced
@@ -40,10 +40,6 @@ LONGEST = 2**20
 """Elements of the longest row: its kernels take minutes to compile."""
 
 
-def _of(name: str, *operands: Value) -> TensorView:
-    return pointwise(ELEMENTWISE[name], operands)
-
-
 def ordered(op: str, keys: TensorView, first: int | None = None) -> TensorView:
     """Rows of the last dimension in ascending order, or the ``first`` of each. No two keys of a row are equal, and none has all bits.
 
@@ -52,17 +48,17 @@ def ordered(op: str, keys: TensorView, first: int | None = None) -> TensorView:
     n = keys.shape[-1]
     counted = counted_elements(keys)
     if prove(le(n, counted if first is not None or counted > BLOCK else 2 * BLOCK), keys.fusion.facts()):
-        return _of("bitwise_not", _counted(_of("bitwise_not", keys), first))
+        return elementwise("bitwise_not", _counted(elementwise("bitwise_not", keys), first))
     block = counted
     while first is not None and block < first:
         block *= 2
     length = _length(op, keys, n, block)
     whole = pad(keys, [(0, 0)] * (keys.ndim - 1) + [(wrap(0), length - n)], int(keys.dtype.max_value)) if n is not wrap(length) else keys
-    rows = _counted(_of("bitwise_not", reshape(whole, [*keys.shape[:-1], length // counted, counted])))
+    rows = _counted(elementwise("bitwise_not", reshape(whole, [*keys.shape[:-1], length // counted, counted])))
     keep = length if first is None else block
     while rows.shape[-2] is not wrap(1):
         rows = merged(rows, keep)
-    found = _of("bitwise_not", reshape(rows, [*keys.shape[:-1], rows.shape[-1]]))
+    found = elementwise("bitwise_not", reshape(rows, [*keys.shape[:-1], rows.shape[-1]]))
     return sliced(found, keys.ndim - 1, 0, n if first is None else first)
 
 
@@ -80,7 +76,7 @@ def counted_order(rank: TensorView) -> TensorView:
     other, own = expand_dims(rank, last + 1), expand_dims(rank, last)
     shape = (*rank.shape, rank.shape[-1])
     away = define_pointwise(rank.fusion, ELEMENTWISE["cast"], shape, (IndexValue(iteration_symbol(last) - iteration_symbol(last + 1)),), int32)
-    is_first = _of("logical_or", _of("lt", other, own), _of("logical_and", _of("eq", other, own), _of("lt", away, 0)))
+    is_first = elementwise("logical_or", elementwise("lt", other, own), elementwise("logical_and", elementwise("eq", other, own), elementwise("lt", away, 0)))
     index = define_pointwise(rank.fusion, ELEMENTWISE["copy"], rank.shape, (IndexValue(iteration_symbol(last)),), int64)
     return scatter_add(zeros_like(index), last, _number(is_first), index)
 
@@ -99,11 +95,11 @@ def _length(op: str, keys: TensorView, n: Expr, block: int) -> int:
 def _counted(keys: TensorView, first: int | None = None) -> TensorView:
     """Rows in descending order, or the ``first`` of each, by comparing every two elements: others have a place behind the result, where nothing is written."""
     last = keys.ndim - 1
-    place = _number(_of("gt", expand_dims(keys, last + 1), expand_dims(keys, last)))
+    place = _number(elementwise("gt", expand_dims(keys, last + 1), expand_dims(keys, last)))
     if first is None:
         return scatter_add(zeros_like(keys), last, place, keys)
     wanted = define_pointwise(keys.fusion, ELEMENTWISE["cast"], (*keys.shape, wrap(first)), (IndexValue(iteration_symbol(last + 1)),), int32)
-    chosen = _of("where", _of("eq", expand_dims(place, last + 1), wanted), expand_dims(keys, last + 1), 0)
+    chosen = elementwise("where", elementwise("eq", expand_dims(place, last + 1), wanted), expand_dims(keys, last + 1), 0)
     return reduce_axes(chosen, (last,), COMBINES["maximum"], keys.dtype, keepdims=False)
 
 
@@ -135,9 +131,9 @@ def merged(rows: TensorView, keep: int) -> TensorView:
     # p - 1 and k - 1: the place k has p elements of the first row before it
     last, end, step = number(wrap(-1)), number(place - 1), n
     while step:
-        tried = _of("add", last, step)
-        other = _of("sub", end, tried)
-        is_before = _of("logical_and", _of("ge", other, 0), _of("gt", at(0, tried), at(1, other)))
-        last = _of("where", is_before, tried, last)
+        tried = elementwise("add", last, step)
+        other = elementwise("sub", end, tried)
+        is_before = elementwise("logical_and", elementwise("ge", other, 0), elementwise("gt", at(0, tried), at(1, other)))
+        last = elementwise("where", is_before, tried, last)
         step //= 2
-    return _of("maximum", at(0, _of("add", last, 1)), at(1, _of("sub", end, last)))
+    return elementwise("maximum", at(0, elementwise("add", last, 1)), at(1, elementwise("sub", end, last)))

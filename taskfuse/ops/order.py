@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from taskfuse.dtypes import int8, int16, int32, int64, uint8, uint16, uint32
 from taskfuse.ir.combine import COMBINES
-from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import ZERO, Const, le, prove
-from taskfuse.ir.tensor import TensorView, Value
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.value_ranges import value_range
 from taskfuse.ops.argreduce import first_position
-from taskfuse.ops.build import cast_tensor, check_tensor, described, facts_help, normalize_axis, pointwise, shape_error
+from taskfuse.ops.build import cast_tensor, check_tensor, described, elementwise, facts_help, normalize_axis, shape_error
 from taskfuse.ops.elementwise import isnan
 from taskfuse.ops.gather import take_along_axis
 from taskfuse.ops.keywords import axial
@@ -131,8 +130,8 @@ def median(x: TensorView, axis: int, keepdims: bool = False) -> tuple[TensorView
             return values, indices
         first = first_position(isnan(x), (place,))
         first = expand_dims(first, place) if keepdims else first
-        has_nan = _of("lt", first, size.value)
-        return _of("where", has_nan, float("nan"), values), _of("where", has_nan, first, indices)
+        has_nan = elementwise("lt", first, size.value)
+        return elementwise("where", has_nan, float("nan"), values), elementwise("where", has_nan, first, indices)
 
 
 def _taken(found: tuple[TensorView, TensorView], axis: int, number: int, keepdims: bool) -> tuple[TensorView, TensorView]:
@@ -157,7 +156,7 @@ def _in_order(op: str, x: TensorView, descending: bool, first: int | None = None
         indices = order if first is None else sliced(order, last, 0, first)
         return take_along_axis(x, indices, last), indices
     indices: TensorView | None = None
-    for half in (_of("bitwise_and", rank, 2**32 - 1), _of("right_shift", rank, 32)):
+    for half in (elementwise("bitwise_and", rank, 2**32 - 1), elementwise("right_shift", rank, 32)):
         found = cast_tensor(half, uint32)
         layout = KeyLayout.of(found, last, descending=False)
         if layout is None:
@@ -177,10 +176,6 @@ def _narrowed(x: TensorView) -> TensorView | None:
     return next((cast_tensor(x, d) for d in _SHORT if d.bits < x.dtype.bits and d.min_value <= low and high <= d.max_value), None)
 
 
-def _of(name: str, *operands: Value) -> TensorView:
-    return pointwise(ELEMENTWISE[name], operands)
-
-
 def _first(x: TensorView, axis: int, number: int, descending: bool) -> tuple[TensorView, TensorView]:
     """The first of ``x`` in order, and where they are."""
     if (short := _narrowed(x)) is not None:
@@ -197,7 +192,7 @@ def _minima(keys: TensorView, axis: int, number: int) -> TensorView:
     """The least keys in order: each is the least of those above the last one."""
     found: list[TensorView] = []
     for _ in range(number):
-        rest = keys if not found else _of("where", _of("gt", keys, found[-1]), keys, int(keys.dtype.max_value))
+        rest = keys if not found else elementwise("where", elementwise("gt", keys, found[-1]), keys, int(keys.dtype.max_value))
         found.append(reduce_axes(rest, (axis,), _LEAST, keys.dtype, keepdims=True))
     return cat(found, axis)
 
@@ -214,11 +209,11 @@ def _first_pairs(x: TensorView, axis: int, number: int, descending: bool) -> tup
     found: list[TensorView] = []
     left: TensorView | None = None
     for _ in range(number):
-        best = reduce_axes(rank if left is None else _of("where", left, rank, none), (axis,), _LEAST, rank.dtype, keepdims=True)
-        is_best = _of("eq", rank, best)
-        is_here = is_best if left is None else _of("logical_and", left, is_best)
-        at = reduce_axes(_of("where", is_here, index, nowhere), (axis,), _LEAST, int64, keepdims=True)
-        left = _of("logical_or", _of("gt", rank, best), _of("logical_and", is_best, _of("gt", index, at)))
+        best = reduce_axes(rank if left is None else elementwise("where", left, rank, none), (axis,), _LEAST, rank.dtype, keepdims=True)
+        is_best = elementwise("eq", rank, best)
+        is_here = is_best if left is None else elementwise("logical_and", left, is_best)
+        at = reduce_axes(elementwise("where", is_here, index, nowhere), (axis,), _LEAST, int64, keepdims=True)
+        left = elementwise("logical_or", elementwise("gt", rank, best), elementwise("logical_and", is_best, elementwise("gt", index, at)))
         found.append(at)
     indices = cat(found, axis)
     return take_along_axis(x, indices, axis), indices

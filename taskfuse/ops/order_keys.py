@@ -17,14 +17,10 @@ from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue
 from taskfuse.ir.scalar import Const, Expr
-from taskfuse.ir.tensor import TensorView, Value
-from taskfuse.ops.build import cast_tensor, define_pointwise, pointwise
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ops.build import cast_tensor, define_pointwise, elementwise
 
 _INDEX_BITS = 31
-
-
-def _of(name: str, *operands: Value) -> TensorView:
-    return pointwise(ELEMENTWISE[name], operands)
 
 
 def _unsigned(bits: int) -> DType:
@@ -61,37 +57,37 @@ def rank_bits(x: TensorView, descending: bool) -> TensorView:
     sign = 1 << (width - 1)
     if x.dtype.is_float:
         bits = _float_bits(x)
-        plain = _of("where", _of("eq", bits, sign), 0, bits)
-        found = _of("where", _of("ge", plain, sign), _of("bitwise_xor", plain, 2 * sign - 1), _of("bitwise_xor", plain, sign))
+        plain = elementwise("where", elementwise("eq", bits, sign), 0, bits)
+        found = elementwise("where", elementwise("ge", plain, sign), elementwise("bitwise_xor", plain, 2 * sign - 1), elementwise("bitwise_xor", plain, sign))
     elif x.dtype.min_value < 0:
-        found = _of("bitwise_xor", cast_tensor(x, made), sign)
+        found = elementwise("bitwise_xor", cast_tensor(x, made), sign)
     else:
         found = cast_tensor(x, made)
-    return _of("bitwise_xor", found, 2 * sign - 1) if descending else found
+    return elementwise("bitwise_xor", found, 2 * sign - 1) if descending else found
 
 
 def _float_bits(x: TensorView) -> TensorView:
     """The bits of floats, without those that are 0 in every element; -0.0 is the highest bit alone, and NaN is greater than infinity."""
-    wide = _of("float_bits", cast_tensor(x, x.dtype.compute))
+    wide = elementwise("float_bits", cast_tensor(x, x.dtype.compute))
     unused = wide.dtype.bits - rank_width(x.dtype)
-    return _of("right_shift", wide, unused) if unused else wide
+    return elementwise("right_shift", wide, unused) if unused else wide
 
 
 def is_negative_zero(x: TensorView) -> TensorView:
     """Which floats are -0.0."""
-    return _of("eq", _float_bits(x), 1 << (rank_width(x.dtype) - 1))
+    return elementwise("eq", _float_bits(x), 1 << (rank_width(x.dtype) - 1))
 
 
 def of_rank_bits(rank: TensorView, dtype: DType, descending: bool) -> TensorView:
     """The elements with given rank bits: 0.0 of both zeros."""
     width = rank_width(dtype)
     sign = 1 << (width - 1)
-    found = _of("bitwise_xor", rank, 2 * sign - 1) if descending else rank
+    found = elementwise("bitwise_xor", rank, 2 * sign - 1) if descending else rank
     if dtype.is_float:
-        bits = _of("where", _of("ge", found, sign), _of("bitwise_xor", found, sign), _of("bitwise_xor", found, 2 * sign - 1))
+        bits = elementwise("where", elementwise("ge", found, sign), elementwise("bitwise_xor", found, sign), elementwise("bitwise_xor", found, 2 * sign - 1))
         unused = rank.dtype.bits - width
-        return cast_tensor(_of("float_of_bits", _of("left_shift", bits, unused) if unused else bits), dtype)
-    return cast_tensor(_of("bitwise_xor", found, sign) if dtype.min_value < 0 else found, dtype)
+        return cast_tensor(elementwise("float_of_bits", elementwise("left_shift", bits, unused) if unused else bits), dtype)
+    return cast_tensor(elementwise("bitwise_xor", found, sign) if dtype.min_value < 0 else found, dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +128,20 @@ class KeyLayout:
     def packed(self, rank: TensorView, index: TensorView, negative: TensorView | None = None) -> TensorView:
         """The keys of elements with given rank bits and indices; ``negative``: which of them are -0.0."""
         key = self.key
-        lower = _of("left_shift", cast_tensor(index, key), 1)
+        lower = elementwise("left_shift", cast_tensor(index, key), 1)
         if negative is not None:
-            lower = _of("bitwise_or", lower, cast_tensor(negative, key))
-        return _of("bitwise_or", _of("left_shift", cast_tensor(rank, key), self.index_bits + 1), lower)
+            lower = elementwise("bitwise_or", lower, cast_tensor(negative, key))
+        return elementwise("bitwise_or", elementwise("left_shift", cast_tensor(rank, key), self.index_bits + 1), lower)
 
     def values(self, keys: TensorView) -> TensorView:
         """The elements that keys belong to."""
-        rank = cast_tensor(_of("right_shift", keys, self.index_bits + 1), rank_dtype(self.dtype))
+        rank = cast_tensor(elementwise("right_shift", keys, self.index_bits + 1), rank_dtype(self.dtype))
         found = of_rank_bits(rank, self.dtype, self.descending)
         if not self.dtype.is_float:
             return found
-        return _of("where", _of("eq", _of("bitwise_and", keys, 1), 0), found, -0.0)
+        return elementwise("where", elementwise("eq", elementwise("bitwise_and", keys, 1), 0), found, -0.0)
 
     def indices(self, keys: TensorView) -> TensorView:
         """Their indices, int64."""
         mask = (1 << (self.index_bits + 1)) - 1
-        return cast_tensor(_of("right_shift", _of("bitwise_and", keys, mask), 1), int64)
+        return cast_tensor(elementwise("right_shift", elementwise("bitwise_and", keys, mask), 1), int64)

@@ -20,8 +20,20 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ZERO, Expr, IntLike, wrap
-from taskfuse.ir.tensor import Scalar, TensorView, Value
-from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, listed, pointwise, shape_error, typed
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ops.build import (
+    Shape,
+    cast_tensor,
+    check_tensor,
+    common_fusion,
+    define_pointwise,
+    described,
+    dtype_error,
+    elementwise,
+    listed,
+    shape_error,
+    typed,
+)
 from taskfuse.ops.create import extent
 from taskfuse.ops.registry import OpKind, floating_only, op, same
 
@@ -30,17 +42,13 @@ __all__ = ["bernoulli", "dropout", "rand", "randn", "random_bits"]
 Seed = TensorView | Scalar | int
 
 
-def _of(name: str, *operands: Value) -> TensorView:
-    return pointwise(ELEMENTWISE[name], operands)
-
-
 def _integers(fusion: Fusion, shape: Shape, value: Seed | Expr, dtype: DType = uint64) -> TensorView:
     """A seed, an offset or an index as 64 bits of each element."""
     match value:
         case TensorView():
             return cast_tensor(value, dtype)
         case Scalar():
-            return cast_tensor(_of("copy", value), dtype)
+            return cast_tensor(elementwise("copy", value), dtype)
         case int():
             return cast_tensor(define_pointwise(fusion, ELEMENTWISE["copy"], (), (IndexValue(wrap(value)),), int64), dtype)
         case _:
@@ -62,9 +70,9 @@ def _words(
     place = _position(shape)
     sequence, trip = (place // at_once, place % at_once) if threads is None else (place % threads, place // threads)
     key = _integers(fusion, shape, seed)
-    counter = _of("floor_divide", _integers(fusion, shape, offset), 4)
-    counter = counter if threads is None else _of("add", counter, _integers(fusion, shape, trip // at_once))
-    return [cast_tensor(_of("philox", key, counter, _integers(fusion, shape, sequence * 4 + word(trip % at_once))), uint32) for word in taken]
+    counter = elementwise("floor_divide", _integers(fusion, shape, offset), 4)
+    counter = counter if threads is None else elementwise("add", counter, _integers(fusion, shape, trip // at_once))
+    return [cast_tensor(elementwise("philox", key, counter, _integers(fusion, shape, sequence * 4 + word(trip % at_once))), uint32) for word in taken]
 
 
 def _own(trip: Expr) -> Expr:
@@ -78,13 +86,13 @@ def _word(fusion: Fusion, shape: Shape, seed: Seed, offset: Seed, threads: int |
 
 def _uniform(word: TensorView) -> TensorView:
     """A word as a float32 in (0, 1], as in cuRAND."""
-    return _of("add", _of("mul", cast_tensor(word, float32), 2.0**-32), 2.0**-33)
+    return elementwise("add", elementwise("mul", cast_tensor(word, float32), 2.0**-32), 2.0**-33)
 
 
 def _uniform_double(low: TensorView, high: TensorView) -> TensorView:
     """Two words as a float64 in (0, 1], as in cuRAND."""
-    bits = _of("bitwise_xor", cast_tensor(low, uint64), _of("left_shift", cast_tensor(high, uint64), 21))
-    return _of("add", _of("mul", cast_tensor(bits, float64), 2.0**-53), 2.0**-54)
+    bits = elementwise("bitwise_xor", cast_tensor(low, uint64), elementwise("left_shift", cast_tensor(high, uint64), 21))
+    return elementwise("add", elementwise("mul", cast_tensor(bits, float64), 2.0**-53), 2.0**-54)
 
 
 def _checked(op: str, fusion: Fusion, shape: Sequence[IntLike | str], seed: object, offset: object, threads: int | None) -> Shape:
@@ -117,18 +125,18 @@ def _random(op: str, shape: Sequence[IntLike | str], seed: Seed, offset: Seed, t
             own, other = _uniform(words[0]), _uniform(words[-1])
         if not is_normal:
             found = cast_tensor(own, wanted)
-            return _of("where", _of("ge", found, 1.0), 0.0, found)
+            return elementwise("where", elementwise("ge", found, 1.0), 0.0, found)
         place = _position(extents)
         trip = place % (2 if wanted is float64 else 4) if threads is None else place // threads
-        is_first = _of("eq", _integers(fusion, extents, trip % 2, int64), 0)
-        return cast_tensor(_normal(_of("where", is_first, own, other), _of("where", is_first, other, own), is_first), wanted)
+        is_first = elementwise("eq", _integers(fusion, extents, trip % 2, int64), 0)
+        return cast_tensor(_normal(elementwise("where", is_first, own, other), elementwise("where", is_first, other, own), is_first), wanted)
 
 
 def _normal(u: TensorView, v: TensorView, is_first: TensorView) -> TensorView:
     """The first or the second of the normal numbers that two uniform ones give (Box and Muller, 1958)."""
-    radius = _of("sqrt", _of("mul", _of("log", u), -2.0))
-    angle = _of("mul", v, 2 * math.pi)
-    return _of("mul", _of("where", is_first, _of("sin", angle), _of("cos", angle)), radius)
+    radius = elementwise("sqrt", elementwise("mul", elementwise("log", u), -2.0))
+    angle = elementwise("mul", v, 2 * math.pi)
+    return elementwise("mul", elementwise("where", is_first, elementwise("sin", angle), elementwise("cos", angle)), radius)
 
 
 @op(OpKind.CREATION, same, torch="", numpy="")
@@ -179,8 +187,8 @@ def bernoulli(p: TensorView, seed: Seed, offset: Seed = 0) -> TensorView:
         raise dtype_error("bernoulli", f"{typed(p)} is not a float", "cast to a float first")
     _checked("bernoulli", p.fusion, p.shape, seed, offset, None)
     with p.fusion.call():
-        number = _of("mul", cast_tensor(_word(p.fusion, p.shape, seed, offset, None), float64), 2.0**-32)
-        return cast_tensor(_of("lt", number, cast_tensor(p, float64)), p.dtype)
+        number = elementwise("mul", cast_tensor(_word(p.fusion, p.shape, seed, offset, None), float64), 2.0**-32)
+        return cast_tensor(elementwise("lt", number, cast_tensor(p, float64)), p.dtype)
 
 
 @op(OpKind.COMPOSITE, floating_only, torch="", numpy="")
@@ -198,6 +206,6 @@ def dropout(x: TensorView, p: float, seed: Seed, offset: Seed = 0) -> TensorView
         raise shape_error("dropout", f"the probability is {p}", "use a number from 0 to 1")
     _checked("dropout", x.fusion, x.shape, seed, offset, None)
     with x.fusion.call():
-        is_kept = _of("ge", _word(x.fusion, x.shape, seed, offset, None), min(round(p * 2**32), 2**32 - 1))
-        scaled = _of("mul", cast_tensor(x, x.dtype.compute), 1 / (1 - p) if p < 1 else 0.0)
-        return cast_tensor(_of("where", is_kept, scaled, 0.0), x.dtype)
+        is_kept = elementwise("ge", _word(x.fusion, x.shape, seed, offset, None), min(round(p * 2**32), 2**32 - 1))
+        scaled = elementwise("mul", cast_tensor(x, x.dtype.compute), 1 / (1 - p) if p < 1 else 0.0)
+        return cast_tensor(elementwise("where", is_kept, scaled, 0.0), x.dtype)

@@ -10,8 +10,19 @@ from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal
 from taskfuse.ir.scalar import ZERO, IntLike, le, prove
-from taskfuse.ir.tensor import TensorView, Value
-from taskfuse.ops.build import broadcast_read, cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, pointwise, shape_error, typed
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ops.build import (
+    broadcast_read,
+    cast_tensor,
+    check_tensor,
+    common_fusion,
+    define_pointwise,
+    described,
+    dtype_error,
+    elementwise,
+    shape_error,
+    typed,
+)
 from taskfuse.ops.create import extent
 from taskfuse.ops.gather import define_gather
 from taskfuse.ops.order_keys import index_values
@@ -26,10 +37,6 @@ from taskfuse.ops.views import expand_dims, reshape
 __all__ = ["bucketize", "histc", "isin", "nonzero", "searchsorted"]
 
 _LONGEST = 31
-
-
-def _of(name: str, *operands: Value) -> TensorView:
-    return pointwise(ELEMENTWISE[name], operands)
 
 
 @op(OpKind.GATHER, always(int64))
@@ -54,12 +61,12 @@ def searchsorted(table: TensorView, values: TensorView, right: bool = False) -> 
     with fusion.call():
         found = index_values(values, ZERO, int64)
         for step in reversed([1 << b for b in range(bits)]):
-            tried = _of("add", found, step)
+            tried = elementwise("add", found, step)
             index = [*map(iteration_symbol, range(lead)), value_symbol(0)]
-            last = _of("sub", tried, 1)
+            last = elementwise("sub", tried, 1)
             element = define_gather(table, shape, index, [(broadcast_read(last, shape), n)])
-            is_before = _of("logical_not", _of("gt" if right else "ge", element, values))
-            found = _of("where", _of("logical_and", _of("le", tried, n), is_before), tried, found)
+            is_before = elementwise("logical_not", elementwise("gt" if right else "ge", element, values))
+            found = elementwise("where", elementwise("logical_and", elementwise("le", tried, n), is_before), tried, found)
         return found
 
 
@@ -78,7 +85,7 @@ def isin(x: TensorView, values: TensorView) -> TensorView:
     for tv in (x, values):
         check_tensor("isin", tv)
     with common_fusion("isin", (x, values)).call():
-        return reduce_axes(_of("eq", expand_dims(x, x.ndim), reshape(values, [-1])), (x.ndim,), COMBINES["logical_or"], bool_, keepdims=False)
+        return reduce_axes(elementwise("eq", expand_dims(x, x.ndim), reshape(values, [-1])), (x.ndim,), COMBINES["logical_or"], bool_, keepdims=False)
 
 
 @op(OpKind.SCATTER, floating_only, numpy="")
@@ -95,10 +102,10 @@ def histc(x: TensorView, bins: int, min: float, max: float) -> TensorView:
         raise shape_error("histc", f"the range [{min}, {max}] is empty", "give min < max; tf.min(x) and tf.max(x) depend on data")
     with x.fusion.call():
         wide = cast_tensor(reshape(x, [-1]), x.dtype.compute)
-        inside = _of("logical_and", _of("ge", wide, float(min)), _of("le", wide, float(max)))
-        place = _of("div", _of("mul", _of("sub", wide, float(min)), float(number)), float(max) - float(min))
-        at = _of("minimum", cast_tensor(_of("where", inside, place, -1.0), int64), number - 1)
-        return cast_tensor(bincount(_of("where", inside, at, -1), number), x.dtype)
+        inside = elementwise("logical_and", elementwise("ge", wide, float(min)), elementwise("le", wide, float(max)))
+        place = elementwise("div", elementwise("mul", elementwise("sub", wide, float(min)), float(number)), float(max) - float(min))
+        at = elementwise("minimum", cast_tensor(elementwise("where", inside, place, -1.0), int64), number - 1)
+        return cast_tensor(bincount(elementwise("where", inside, at, -1), number), x.dtype)
 
 
 @op(OpKind.SCATTER, always(int64), torch="", numpy="")
@@ -115,15 +122,15 @@ def nonzero(x: TensorView, size: IntLike | str, fill: int = -1) -> TensorView:
     rows = extent("nonzero", x.fusion, size)
     with x.fusion.call():
         mask = cast_tensor(reshape(x, [-1]), bool_)
-        before = _of("sub", cumsum(cast_tensor(mask, int64), 0), 1)
-        place = _of("where", mask, before, rows)
+        before = elementwise("sub", cumsum(cast_tensor(mask, int64), 0), 1)
+        place = elementwise("where", mask, before, rows)
         start = define_pointwise(x.fusion, ELEMENTWISE["copy"], (rows,), (Literal(0, int64),), int64)
         marked = index_values(place, iteration_symbol(0) + 1, int64)
-        found = _of("sub", scatter_add(start, 0, place, marked), 1)
-        missing = _of("lt", found, 0)
+        found = elementwise("sub", scatter_add(start, 0, place, marked), 1)
+        missing = elementwise("lt", found, 0)
         columns: list[TensorView] = []
         rest = found
         for e in reversed(x.shape):
-            columns.append(_of("where", missing, fill, _of("remainder", rest, e)))
-            rest = _of("floor_divide", rest, e)
+            columns.append(elementwise("where", missing, fill, elementwise("remainder", rest, e)))
+            rest = elementwise("floor_divide", rest, e)
         return stack(columns[::-1], 1)

@@ -20,8 +20,8 @@ from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue
 from taskfuse.ir.scalar import Const, wrap
-from taskfuse.ir.tensor import TensorView, Value
-from taskfuse.ops.build import define_pointwise, pointwise
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ops.build import define_pointwise, elementwise
 from taskfuse.ops.gather import take_along_axis
 from taskfuse.ops.merge import BLOCK, COMPARED
 from taskfuse.ops.order_keys import KeyLayout, index_values, is_negative_zero, rank_bits
@@ -44,10 +44,6 @@ BLOCKS = 128
 
 Order = Callable[[TensorView, int], TensorView]
 """The first keys of rows, in order."""
-
-
-def _of(name: str, *operands: Value) -> TensorView:
-    return pointwise(ELEMENTWISE[name], operands)
 
 
 def fans(x: TensorView, number: int, few: int) -> tuple[int, ...]:
@@ -132,14 +128,14 @@ def _members(groups: TensorView, members: int) -> TensorView:
     lead, place = groups.shape[:-1], groups.ndim
     number = groups.shape[-1]
     within = define_pointwise(groups.fusion, ELEMENTWISE["copy"], (*groups.shape, wrap(members)), (IndexValue(iteration_symbol(place)),), int64)
-    return reshape(_of("add", _of("mul", expand_dims(groups, place), members), within), [*lead, number * members])
+    return reshape(elementwise("add", elementwise("mul", expand_dims(groups, place), members), within), [*lead, number * members])
 
 
 def _within(row: TensorView, members: int, rank: TensorView, index: TensorView) -> TensorView:
     """Ranks at indices of the members of groups, the last rank where an index lies behind the row."""
     n = row.shape[-1]
     assert isinstance(n, Const)
-    return rank if n.value % members == 0 else _of("where", _of("lt", index, n.value), rank, int(rank.dtype.max_value))
+    return rank if n.value % members == 0 else elementwise("where", elementwise("lt", index, n.value), rank, int(rank.dtype.max_value))
 
 
 def _layout(x: TensorView, row: TensorView, members: int, descending: bool) -> KeyLayout:
