@@ -3,12 +3,14 @@
 ``python benchmarks/attention_backward.py [--write] [--only NAME ...] [--sweep N] [--configs PARAMETERS ...]``. Random bfloat16 inputs, poisoned outputs, which
 are compared with float64: the error may be twice that of torch's best. Medians of 20 replays of CUDA graphs, all runners of a case replayed in turn. The
 operations are those of five products, of which causal ones count half, whatever a kernel computes again. torch's result and logarithms of sums are given to
-all. ``--sweep N`` also measures each walk alone, by the choice of the cost model and the N candidates after it; ``--configs`` by these parameters, the fields
-of a ``BackToBackConfig`` in order: ``2,64,3``.
+all. Where it fits, one walk is measured, too (``tf.schedulers.one_walk``), whose gradient of queries blocks add up in memory, in no order. ``--sweep N`` also
+measures each walk alone, by the choice of the cost model and the N candidates after it; ``--configs`` by these parameters, the fields of a
+``BackToBackConfig`` in order: ``2,64,3``.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,7 +21,7 @@ from reporting import in_turn, parser, publish
 
 import taskfuse as tf
 from taskfuse.cuda.present import present
-from taskfuse.errors import TaskfuseError
+from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.long_cascades import walks_alone
 from taskfuse.schedulers.walks import walks_apart
@@ -113,6 +115,43 @@ def walks(case: Case, sweep: int, given: Sequence[tuple[int, ...]]) -> dict[str,
     return found
 
 
+def one_walk(case: Case, g: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor, sums: torch.Tensor) -> Call | None:
+    """One walk between two kernels: values of each query before, the rounded gradient of the queries after. ``None`` if it does not fit."""
+    rows, scale = [case.batch, case.heads, case.queries], case.depth**-0.5
+    with tf.Fusion("rows") as before:
+        given, results = (tf.define_tensor([*rows, case.depth], dtype=tf.bfloat16) for _ in range(2))
+        total = tf.define_tensor(rows)
+        before.add_output(total * math.log2(math.e), tf.sum(tf.cast(given, tf.float32) * tf.cast(results, tf.float32), -1))
+    with tf.Fusion(f"one_walk_{case.name}") as fusion:
+        tg, tq = (tf.define_tensor(list(q.shape), dtype=tf.bfloat16) for _ in range(2))
+        tk, tv = (tf.define_tensor(list(k.shape), dtype=tf.bfloat16) for _ in range(2))
+        shift, delta = (tf.expand_dims(tf.define_tensor(rows), 3) for _ in range(2))
+        p = tf.exp2(tf.matmul(tq, tk.mT, dtype=tf.float32) * (scale * math.log2(math.e)) - shift)
+        ds = tf.cast(p * (tf.matmul(tg, tv.mT, dtype=tf.float32) - delta), tf.bfloat16)
+        made = tf.matmul(tf.cast(p, tf.bfloat16).mT, tg, dtype=tf.float32), tf.matmul(ds.mT, tq, dtype=tf.float32) * scale
+        fusion.add_output(*(tf.cast(x, tf.bfloat16) for x in made), tf.matmul(ds, tk, dtype=tf.float32))
+    with tf.Fusion("rounded") as after:
+        after.add_output(tf.cast(tf.define_tensor([*rows, case.depth]) * scale, tf.bfloat16))
+    if case.is_causal or case.groups > 1:
+        return None
+    try:
+        tf.schedulers.one_walk(fusion, target=present())
+    except UnsupportedError as error:
+        print(f"{case.name}: {str(error).splitlines()[0]}", flush=True)
+        return None
+    steps = [tf.compile(f, backend="cuda", fast_math=True) for f in (before, fusion, after)]
+    values = tuple(torch.empty(rows, device="cuda") for _ in range(2))
+    dq, dk, dv, summed = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), torch.empty(q.shape, device="cuda")
+
+    def call() -> Sequence[torch.Tensor]:
+        steps[0](g, out, sums, out=values)
+        steps[1](g, q, k, v, *values, out=(dv, dk, summed))
+        steps[2](summed, out=dq)
+        return dq, dk, dv
+
+    return call
+
+
 def measure(case: Case, sweep: int, given: Sequence[tuple[int, ...]]) -> list[str]:
     """The lines of a case."""
     q, k, v = case.arguments()
@@ -130,6 +169,12 @@ def measure(case: Case, sweep: int, given: Sequence[tuple[int, ...]]) -> list[st
         sys.exit(f"{case.name}: off by {off}, and torch by {[limit / 2 for limit in limits]}")
     calls: dict[str, Callable[[], object]] = {**others}
     calls[f"taskfuse: {len(run.kernels)} kernels, expected {run.schedule.us if run.schedule else 0:.0f} us"] = lambda: run(*ordered, out=made)
+    joined = one_walk(case, g, q, k, v, out, sums)
+    if joined is not None:
+        off = errors(case, joined(), exact)
+        if not all(e <= limit for e, limit in zip(off, limits, strict=True)):
+            sys.exit(f"{case.name}: one walk is off by {off}, and torch by {[limit / 2 for limit in limits]}")
+        calls["taskfuse, one walk: 3 kernels"] = joined
     calls |= walks(case, sweep, given) if sweep or given else {}
     times = in_turn(list(calls.values()))
     best = min(times[: len(others)])

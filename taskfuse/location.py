@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
-from types import FrameType, TracebackType
-from typing import Self
+from types import CodeType, FrameType, TracebackType
+from typing import Final, Self
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -90,13 +90,10 @@ def shown_path(file: str) -> str:
     return relative if os.path.isabs(file) and len(relative) < len(file) else file
 
 
-def _is_inside(frame: FrameType) -> bool:
-    """Whether code belongs to the package: it is in one of its files, or ``dataclass`` generated it."""
-    file = frame.f_code.co_filename
-    if file.startswith(_PACKAGE):
-        return True
+def _is_generated(frame: FrameType) -> bool:
+    """Whether ``dataclass`` generated code for a class of the package, or is doing so."""
     module = frame.f_globals.get("__name__", "")
-    return module == "dataclasses" or (file == "<string>" and module.startswith(f"{__package__}."))
+    return module == "dataclasses" or (frame.f_code.co_filename == "<string>" and module.startswith(f"{__package__}."))
 
 
 _one: ContextVar[tuple[Location | None] | None] = ContextVar("location", default=None)
@@ -118,12 +115,27 @@ def caller() -> Location | None:
     if known is not None:
         return known[0]
     frame = inspect.currentframe()
-    while frame is not None and _is_inside(frame):
+    while frame is not None and (frame.f_code.co_filename.startswith(_PACKAGE) or _is_generated(frame)):
         frame = frame.f_back
     if frame is None:
         return None
+    place = id(frame.f_code), frame.f_lasti  # not the code: hashing it reads all of it
+    found = _found.get(place)
+    if found is None:
+        if len(_found) >= MOST:
+            _found.clear()
+        found = _found[place] = frame.f_code, _location(frame.f_code, frame.f_lasti, frame.f_lineno)
+    return found[1]
+
+
+MOST: Final = 64
+_found: dict[tuple[int, int], tuple[CodeType, Location]] = {}
+"""The locations of the last instructions, with their code, so that no other has its number: one call of the user's makes many tensors."""
+
+
+def _location(code: CodeType, instruction: int, line: int) -> Location:
     column: int | None = None
-    for line, _, col, _ in islice(frame.f_code.co_positions(), frame.f_lasti // 2, None):
-        column = col if line == frame.f_lineno else None
+    for found, _, col, _ in islice(code.co_positions(), instruction // 2, None):
+        column = col if found == line else None
         break
-    return Location(frame.f_code.co_filename, frame.f_lineno, column)
+    return Location(code.co_filename, line, column)

@@ -95,7 +95,18 @@ def read_options(env: Mapping[str, str] | None = None) -> Options:
     Raises:
         OptionError: an unknown variable that starts with ``TASKFUSE_``, or an invalid value.
     """
-    return _options(variables(os.environ if env is None else env))
+    if env is not None:
+        return _options(variables(env))
+    global _last
+    raw: dict[object, object] | None = getattr(os.environ, "_data", None)  # decoding it takes fifty times as long, and a first call asks ten times
+    last = _last
+    if last is None or not raw or last[0] != raw:
+        last = _last = dict(raw or ()), _options(variables())
+    return last[1]
+
+
+_last: tuple[dict[object, object], Options] | None = None
+"""The environment of the process when it was read last, and its settings."""
 
 
 def variables(env: Mapping[str, str] | None = None) -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from taskfuse.cuda.cache import compiled
+from taskfuse.cuda.carried_code import carried
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.emitted import emitted
 from taskfuse.cuda.fit import refused
@@ -65,7 +66,10 @@ class Code:
         if found is None:
             arch = self._target(source, device)
             options = CompileOptions(arch=arch, fast_math=self._fast_math)
-            binary = compiled(source.text, source.name, options, read_options(), strict=source.feature_arch and not self._lenient)
+            settings = read_options()
+            binary = carried(self._interface, source, options, settings)
+            if binary is None:
+                binary = compiled(source.text, source.name, options, settings, strict=source.feature_arch and not self._lenient)
             self._on_compile(source, binary, arch)
             found = self._functions[key] = self._driver.function(device, binary.code, source.name)
         return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from taskfuse.cuda import combined_updates
 from taskfuse.cuda import copy_instructions as ptx
 from taskfuse.cuda.c_types import literal
 from taskfuse.cuda.expressions import Level, once
@@ -72,34 +73,40 @@ def gather(w: Writer, stmt: GatherCopy, scope: TextScope) -> None:
     w.line(scope, "}")
 
 
-def update(w: Writer, stmt: AtomicUpdate, scope: TextScope) -> None:
-    """The values; if all are inside their extents, one instruction."""
+def update(w: Writer, stmt: AtomicUpdate, scope: TextScope, held: str | None) -> None:
+    """The values; if all are inside their extents, the update. ``held``: the variable that holds what the thread combines first, if it does."""
     if not stmt.values:
-        _update(w, stmt, scope, scope)
+        _update(w, stmt, scope, scope, held)
         return
     inner = replace(scope, depth=scope.depth + 1)
     deep = replace(scope, depth=scope.depth + 2)
     w.line(scope, "{")
     w.line(inner, f"if ({_inside(w, stmt, inner)}) {{")
     found = _found(w, stmt, deep)
-    _update(w, stmt, deep, found)
+    _update(w, stmt, deep, found, held)
     w.line(inner, "}")
     w.line(scope, "}")
 
 
-def _update(w: Writer, stmt: AtomicUpdate, scope: TextScope, found: TextScope) -> None:
+def _update(w: Writer, stmt: AtomicUpdate, scope: TextScope, found: TextScope, held: str | None) -> None:
     """One instruction, with the target in the scope of the values; in a variant without whole vectors, one per element."""
     dtype = w.places[stmt.out.buffer].dtype
-    if stmt.width > 1 and _whole_vectors(w, stmt.out, stmt.width, found):
-        sources = (Access(stmt.source.buffer, (*stmt.source.index[:-1], stmt.source.index[-1] + k)) for k in range(stmt.width))
-        w.call(scope, ptx.update(stmt.combine, dtype, stmt.width), w.address(stmt.out, found), *(w.element(source, scope) for source in sources))
+    if stmt.width == 1 or _whole_vectors(w, stmt.out, stmt.width, found):
+        arguments = w.address(stmt.out, found), *(w.element(source, scope) for source in _neighbors(stmt.source, stmt.width))
+        if held is not None:
+            w.call(scope, combined_updates.hold(stmt.combine, dtype, stmt.width), held, *arguments)
+        else:
+            makes = combined_updates.send_together if stmt.values else ptx.update
+            w.call(scope, makes(stmt.combine, dtype, stmt.width), *arguments)
         return
     helper = ptx.update(stmt.combine, dtype)
-    if stmt.width == 1:
-        w.call(scope, helper, w.address(stmt.out, found), w.element(stmt.source, scope))
-        return
     w.helpers.add(helper)
     _elements(w, stmt, found, lambda out, source, inner: f"{helper.name}({w.address(out, inner)}, {w.element(source, inner)});")
+
+
+def _neighbors(first: Access, width: int) -> tuple[Access, ...]:
+    """The elements of a vector."""
+    return (first,) if width == 1 else tuple(Access(first.buffer, (*first.index[:-1], first.index[-1] + k)) for k in range(width))
 
 
 def _inside(w: Writer, stmt: GatherCopy | AtomicUpdate, scope: TextScope) -> str:

@@ -52,11 +52,7 @@ _REGISTERS = {"f32": "f", "f64": "d", "s32": "r", "u32": "r", "b32": "r", "s64":
 
 def update(combine: Combine, dtype: DType, width: int = 1) -> Helper:
     """Combines an element in Global memory with a value atomically; or ``width`` neighboring ones, each atomically. Orders no other access."""
-    function = _FUNCTIONS[combine.name]
-    kind = "b" if function in ("and", "or", "xor") else "f" if dtype.is_float else "u" if dtype.min_value == 0 else "s"
-    if function == "add" and dtype is int64:  # two's complement: there is one sum of 64 bits
-        kind = "u"
-    ptype = f"{kind}{dtype.bits}"
+    function, ptype = update_words(combine, dtype)
     name = f"update_{function}_{ptype}"
     if width > 1:
         values = ", ".join(f"%{k + 1}" for k in range(width))
@@ -78,6 +74,15 @@ __device__ __forceinline__ void {name}({c_type(dtype)}* out, {c_type(dtype)} val
   asm volatile("red.relaxed.gpu.global.{function}.{ptype} [%0], %1;" ::"l"(__cvta_generic_to_global(out)), "{_REGISTERS[ptype]}"(value) : "memory");
 }}""",
     )
+
+
+def update_words(combine: Combine, dtype: DType) -> tuple[str, str]:
+    """The function and the type of an update in PTX."""
+    function = _FUNCTIONS[combine.name]
+    kind = "b" if function in ("and", "or", "xor") else "f" if dtype.is_float else "u" if dtype.min_value == 0 else "s"
+    if function == "add" and dtype is int64:  # two's complement: there is one sum of 64 bits
+        kind = "u"
+    return function, f"{kind}{dtype.bits}"
 
 
 # -- asynchronous copies (PTX ISA, "cp.async", "cp.async.mbarrier.arrive", "cp.async.wait_group") -----------------------------------------

@@ -51,9 +51,10 @@ class DiskCache:
 
     def get(self, key: str) -> bytes | None:
         """The content of entry ``key``, or ``None``: also for one that is damaged or cannot be read."""
-        path = self._path(key)
+        path = f"{self.folder}/{key}.kernel"  # text, and no buffer: a first call waits for this
         try:
-            data = path.read_bytes()
+            with open(path, "rb", buffering=0) as file:
+                data = file.read()
         except OSError:
             return None
         content = data[_HEADER:]

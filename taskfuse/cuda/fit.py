@@ -7,13 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 from taskfuse.cuda.cache import compile_quietly, compiled
+from taskfuse.cuda.carried_code import carried, packed
 from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.emitted import emitted
-from taskfuse.cuda.kernel_interface import interface_of
+from taskfuse.cuda.kernel_interface import KernelInterface
 from taskfuse.cuda.nvrtc import CompileOptions
-from taskfuse.cuda.ranges import dense
 from taskfuse.cuda.resources import occupancy
 from taskfuse.cuda.signature import Source
 from taskfuse.errors import CudaUnavailableError, LaunchError, TaskfuseError, UnsupportedError
@@ -30,7 +31,7 @@ def refused(kernel: Kernel, reason: str, help: str | None = None) -> LaunchError
     return LaunchError(kernel=kernel.name, reason=reason, help=help)
 
 
-def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool) -> None:
+def check_code(interface: KernelInterface, target: Target, arch: str | None, fast_math: bool) -> None:
     """Check that a GPU can run a kernel, as far as this is known before there are arrays: it is compiled, and if its launch shape is constant, a multiprocessor
     can hold a block, and all multiprocessors all blocks that wait for each other.
 
@@ -41,10 +42,10 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
         LaunchError: the GPU cannot run it.
         CudaCompileError, UnsupportedError: its text cannot be emitted or compiled.
     """
-    settings = read_options()
-    source, options = _emitted(kernel, target, arch, fast_math)
+    settings, kernel = read_options(), interface.head
+    source, options = _emitted(interface, target, arch, fast_math)
     with suppress(CudaUnavailableError):  # nobody is there to ask
-        resources = compiled(source.text, source.name, options, settings).resources
+        resources = (carried(interface, source, options, settings) or compiled(source.text, source.name, options, settings)).resources
         if resources is None or any(e.free for e in (*kernel.grid, *kernel.block, source.shared_bytes)):
             return
         shape = launch_shape(kernel, source, {})
@@ -59,7 +60,7 @@ def check_code(kernel: Kernel, target: Target, arch: str | None, fast_math: bool
             raise refused(kernel, f"its {math.prod(shape.grid)} blocks wait for each other, and {target.name} holds {held} of them at once")
 
 
-def lost_registers(kernel: Kernel, target: Target, arch: str | None, fast_math: bool) -> float:
+def lost_registers(interface: KernelInterface, target: Target, arch: str | None, fast_math: bool) -> float:
     """How far the machine code of a kernel breaks its register budget: the bytes that a thread stores and loads because registers spill, and those of arrays
     that are in local memory instead of registers; infinite if ``wgmma`` waits for its registers, or ``setmaxnreg`` is ignored.
 
@@ -69,15 +70,23 @@ def lost_registers(kernel: Kernel, target: Target, arch: str | None, fast_math: 
     Raises:
         CudaCompileError, CudaUnavailableError, UnsupportedError: there is no machine code.
     """
-    source, options = _emitted(kernel, target, arch, fast_math)
-    binary = compile_quietly(source.text, source.name, options, read_options())
+    settings = read_options()
+    source, options = _emitted(interface, target, arch, fast_math)
+    binary = carried(interface, source, options, settings) or compile_quietly(source.text, source.name, options, settings)
     if any(d.of_registers and not d.of_spills for d in binary.diagnostics):
         return math.inf
     found = binary.resources
     return 0.0 if found is None else float(found.spill_stores + found.spill_loads + found.local_arrays)
 
 
-def compile_ahead(kernels: Sequence[Kernel], target: Target, arch: str | None, fast_math: bool) -> None:
+def packed_code(interface: KernelInterface, target: Target, arch: str | None, fast_math: bool) -> dict[str, Any] | None:
+    """The machine code of a kernel, as :func:`taskfuse.cuda.carried_code.packed` gives it; ``None`` if none was made yet, or there is none."""
+    if not any(known == fast_math for _, known in interface.texts):
+        return None
+    return packed(*_emitted(interface, target, arch, fast_math))
+
+
+def compile_ahead(kernels: Sequence[KernelInterface], target: Target, arch: str | None, fast_math: bool) -> None:
     """Compile several kernels in parallel, with the arguments that :func:`check_code` will use, which reports their errors."""
 
     def ahead(source: Source, options: CompileOptions) -> None:
@@ -94,8 +103,8 @@ def compile_ahead(kernels: Sequence[Kernel], target: Target, arch: str | None, f
                 pool.submit(ahead, *_emitted(kernel, target, arch, fast_math))
 
 
-def _emitted(kernel: Kernel, target: Target, arch: str | None, fast_math: bool) -> tuple[Source, CompileOptions]:
-    source = emitted(interface_of(kernel), dense(kernel), fast_math, False, read_options())
+def _emitted(interface: KernelInterface, target: Target, arch: str | None, fast_math: bool) -> tuple[Source, CompileOptions]:
+    source = emitted(interface, interface.dense, fast_math, False, read_options())
     wanted = arch or f"sm_{target.capability}{'a' if source.feature_arch else ''}"
     return source, CompileOptions(arch=wanted, fast_math=fast_math)
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 
 from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, literal, wrapping_type
-from taskfuse.cuda.quotients import BFLOAT16, BY_CONSTANT, NARROW, SPECULATED, reciprocal_parts
+from taskfuse.cuda.quotients import BFLOAT16, BY_CONSTANT, NARROW, SCALED, USUAL, reciprocal_parts
 from taskfuse.cuda.special_functions import SPECIAL
 from taskfuse.cuda.text import Helper, Library, Snippet
 from taskfuse.dtypes import DType, DTypeKind, bfloat16, float16, float32
@@ -445,7 +445,8 @@ DEVICE_FUNCTIONS = Library(
     _FLOATS,
     SPECIAL,
     BFLOAT16,
-    SPECULATED,
+    USUAL,
+    SCALED,
     BY_CONSTANT,
     NARROW,
     _ROUNDED,
@@ -464,8 +465,7 @@ def call(
     is_rounded: bool = False,
     is_narrow: bool = False,
     turn: str | None = None,
-    exact: str | None = None,
-    is_repeated: bool = False,
+    is_usual: bool | None = None,
     divisor: float | None = None,
 ) -> Snippet:
     """``op`` on operands of ``dtype`` (a selector is a bool), as C++ of type ``c_type(op.result_dtype(dtype))``.
@@ -479,8 +479,7 @@ def call(
         is_narrow: the result will be converted to other numbers of at most 16 bits than bfloat16, and neighbors have the same second operand.
         turn: an integer that is constant where this is compiled, and one more for the next element: of two neighbors one takes the form that leaves the
             special function units to the other.
-        exact: a variable that tells whether all functions of a loop are exact, which is else executed again.
-        is_repeated: it is executed again, where it was not.
+        is_usual: for a loop of which the text has two versions: true where :func:`usual_condition` holds of all its elements; false in the other one.
         divisor: the last operand, if that is a number of float32.
 
     Raises :class:`UnsupportedError` if the function does not accept the dtype.
@@ -496,15 +495,24 @@ def call(
             text = f"({turn} % 2 == 0 ? {op.cpp.rounded} : {op.cpp.balanced})"
     elif is_narrow and dtype is float32 and op.cpp.narrow is not None and not fast_math:
         text = _by_constant(op.cpp, divisor, "{F}({0}, {H}, {L})") or op.cpp.narrow
-    elif exact is not None and dtype is float32 and op.cpp.speculated is not None and not fast_math:
-        text = _by_constant(op.cpp, divisor, "speculated_{F}({0}, {H}, {L}, {E})") or op.cpp.speculated
-    elif is_repeated and dtype is float32 and op.cpp.repeated is not None and not fast_math:
-        text = _by_constant(op.cpp, divisor, "repeated_{F}({0}, {H}, {L}, {1})") or op.cpp.repeated
+    elif is_usual is True and dtype is float32 and op.cpp.usual is not None and not fast_math:
+        text = _by_constant(op.cpp, divisor, "{F}({0}, {H}, {L})") or op.cpp.usual
+    elif is_usual is False and dtype is float32 and op.cpp.for_any is not None and not fast_math:
+        text = _by_constant(op.cpp, divisor, "any_{F}({0}, {H}, {L}, {1})") or op.cpp.for_any
     if text is None:
         raise UnsupportedError(what=f"{op.name} of {dtype}", reason="the CUDA backend has no form of it")
-    # no minus sign after another one
-    apart = [f"({operand})" if operand.startswith("-") else operand for operand in operands]
-    return Snippet(text.format(*apart, T=c_type(dtype), U=wrapping_type(dtype), E=exact), DEVICE_FUNCTIONS.called(text))
+    return _filled(text, operands, dtype)
+
+
+def usual_condition(op: Elementwise, operands: Sequence[str], divisor: float | None) -> Snippet:
+    """Whether operands of float32 are such that ``op`` has a form with ``is_usual`` for them, as C++ of type bool. Arguments are those of :func:`call`."""
+    assert op.cpp.usual_condition is not None
+    return _filled(_by_constant(op.cpp, divisor, "is_usual_{F}({0}, {H})") or op.cpp.usual_condition, operands, float32)
+
+
+def _filled(text: str, operands: Sequence[str], dtype: DType) -> Snippet:
+    apart = [f"({operand})" if operand.startswith("-") else operand for operand in operands]  # no minus sign after another one
+    return Snippet(text.format(*apart, T=c_type(dtype), U=wrapping_type(dtype)), DEVICE_FUNCTIONS.called(text))
 
 
 def _by_constant(row: Spelling, divisor: float | None, form: str) -> str | None:
@@ -561,7 +569,20 @@ _ROWS = tuple(op.cpp for op in ELEMENTWISE.values())
 _FORMS = [
     form
     for row in _ROWS
-    for form in (row.f32, row.f64, row.signed, row.unsigned, row.fast, row.bfloat16, row.rounded, row.balanced, row.speculated, row.repeated, row.by_constant)
+    for form in (
+        row.f32,
+        row.f64,
+        row.signed,
+        row.unsigned,
+        row.fast,
+        row.bfloat16,
+        row.rounded,
+        row.balanced,
+        row.usual,
+        row.usual_condition,
+        row.for_any,
+        row.by_constant,
+    )
     if form is not None
 ]
 # what the texts of this module and of conversions call: no variable may have such a name where they stand

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from typing import TYPE_CHECKING
 
 from taskfuse.cuda.layout import vector_bytes_of
-from taskfuse.cuda.ranges import INT64, coordinates_fit, fits, sizes
+from taskfuse.cuda.ranges import INT64, coordinates_fit, dense, fits, sizes
 from taskfuse.ir.offsets import lengths_name
 from taskfuse.ir.scalar import lookups_of
 from taskfuse.kir import Kernel, accesses, expressions, parse_head, parse_kernel, to_text, walk
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, GatherCopy, VectorCopy
+from taskfuse.kir.variant import Variant
+
+if TYPE_CHECKING:
+    from taskfuse.cuda.nvrtc import Binary, CompileOptions
+    from taskfuse.cuda.signature import Source
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,6 +32,8 @@ class KernelInterface:
         vectors: alignment in bytes of each tensor's address for vectors and asynchronous copies.
         small: 32-bit integers hold all indices if no extent is greater; ``None``: the body is asked for each launch.
         whole: the kernel with its body.
+        texts: what :func:`taskfuse.cuda.emitted.emitted` made of it, by variant and ``fast_math``.
+        binaries: machine code that came with it (:mod:`taskfuse.cuda.carried_code`), by variant and options.
     """
 
     head: Kernel
@@ -34,6 +42,16 @@ class KernelInterface:
     vectors: Mapping[str, int]
     small: int | None
     whole: Callable[[], Kernel]
+    texts: dict[tuple[Variant, bool], Source] = field(default_factory=dict[tuple[Variant, bool], "Source"], repr=False)
+    binaries: dict[tuple[Variant, CompileOptions], Binary] = field(default_factory=dict[tuple[Variant, "CompileOptions"], "Binary"], repr=False)
+    _dense: list[Variant] = field(default_factory=list[Variant], repr=False)
+
+    @property
+    def dense(self) -> Variant:
+        """See :func:`taskfuse.cuda.ranges.dense`."""
+        if not self._dense:
+            self._dense.append(dense(self.whole()))
+        return self._dense[0]
 
     @property
     def touched(self) -> frozenset[str]:
@@ -60,13 +78,16 @@ def interface_of(kernel: Kernel) -> KernelInterface:
     return KernelInterface(kernel, to_text(kernel, witness=True), accessed_by_threads(kernel), _vectors(kernel), None, lambda: kernel)
 
 
-def interface_from_text(text: str, accessed: Iterable[str], vectors: Mapping[str, int], small: int | None) -> KernelInterface:
+def interface_from_text(text: str, accessed: Iterable[str], vectors: Mapping[str, int], small: int | None, head: Kernel | None = None) -> KernelInterface:
     """The interface of a kernel that is a text, whose body is parsed on demand.
+
+    Args:
+        head: what :func:`taskfuse.kir.parse_head` finds in the text, if it is known.
 
     Raises:
         ParseError: its head has another form.
     """
-    return KernelInterface(parse_head(text), text, frozenset(accessed), vectors, small, cache(lambda: parse_kernel(text)))
+    return KernelInterface(head or parse_head(text), text, frozenset(accessed), vectors, small, cache(lambda: parse_kernel(text)))
 
 
 def accessed_by_threads(kernel: Kernel) -> frozenset[str]:

@@ -106,16 +106,34 @@ def installed_version() -> tuple[int, int] | None:
 
     The version is in the name of a library that NVRTC loads, ``libnvrtc-builtins.so.13.5``. A process may use another NVRTC that was loaded before.
     """
-    for folder in sys.path:
-        try:
-            names = os.listdir(os.path.join(folder, _WHEEL_FOLDER))
-        except OSError:
-            continue
-        found = {match[1] for match in (re.fullmatch(_BUILTINS, name) for name in names) if match}
-        if len(found) == 1:
-            major, minor = found.pop().split(".")
-            return int(major), int(minor)
+    folders = tuple(sys.path)
+    known = _folders.get(folders)
+    found = None if known is None else _version_in(known)
+    if found is not None:
+        return found
+    for folder in folders:
+        found = _version_in(folder)
+        if found is not None:
+            _folders[folders] = folder
+            return found
     return None
+
+
+_folders: dict[tuple[str, ...], str] = {}
+"""Where the NVRTC of a search path was found: the next call looks there first, and asks the system once, not for each folder."""
+
+
+def _version_in(folder: str) -> tuple[int, int] | None:
+    """The version of the only NVRTC in a folder of packages; ``None`` if there is none, or several."""
+    try:
+        names = os.listdir(os.path.join(folder, _WHEEL_FOLDER))
+    except OSError:
+        return None
+    found = {match[1] for match in (re.fullmatch(_BUILTINS, name) for name in names) if match}
+    if len(found) != 1:
+        return None
+    major, minor = found.pop().split(".")
+    return int(major), int(minor)
 
 
 @cache

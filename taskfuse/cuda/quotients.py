@@ -1,8 +1,9 @@
 """Quotients and square roots of float that round correctly without the branch that CUDA's own have for zeros, infinities, huge and subnormal numbers.
 
 CUDA's division takes some multiplications and additions for most operands, as exponents do not matter where no step is subnormal or overflows, and a function
-call for others. Here are these steps with a scale that keeps them normal and a choice at their end, so that zeros, infinities and NaN take them, too; a
-variable tells where they might not be exact. Of a divisor that is a constant the reciprocal is a sum of two numbers, and two steps are enough.
+call for others. Here are these steps alone, with the condition on operands under which they are exact; and these steps with a scale that keeps them normal and
+with the second rounding of results that are subnormal, for all dividends. Of a divisor that is a constant the reciprocal is a sum of two numbers, and two steps
+are enough.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import NamedTuple
 
 SIGNIFICANT = 24
 """Bits of the significand of float32."""
-LEAST_DIVISOR, GREATEST_DIVISOR, GREATEST_QUOTIENT = -40, 60, 60
-"""Exponents of the magnitudes between which :data:`SPECULATED` divides."""
-DIVIDEND_SCALE = 64
-"""Exponent by which a dividend is scaled, so that no step is subnormal."""
+LEAST_USUAL_DIVIDEND, GREATEST_USUAL_DIVIDEND, GREATEST_USUAL_DIVISOR = -100, 60, 24
+"""Exponents of the magnitudes between which no step of a quotient is subnormal or overflows; the least divisor is that of the scaled steps."""
+LEAST_DIVISOR, GREATEST_DIVISOR = -40, 60
+"""Exponents of the magnitudes of divisors for which the scaled steps are exact."""
+SCALE = 64
+"""Exponent by which a dividend is scaled, up or down, so that no step is subnormal or overflows."""
 LEAST_RADICAND = -100
 """Exponent of the least number of which it takes a root."""
 LEAST_BY_CONSTANT = -97
@@ -41,10 +44,9 @@ __device__ __forceinline__ float bfloat16_sqrt(float x) {
 }
 """
 
-# the steps by which CUDA's division and square root round correctly where no step is subnormal or overflows (as compiled for sm_90): exponents do not matter
-# there. A scaled quotient has 24 bits; if it is subnormal without the scale, the second rounding is that of the exact quotient but where it is in the middle
-# of two numbers. The first guess is the quotient of 0, with its sign, and of infinity
-SPECULATED = f"""
+# the steps by which CUDA's division and square root round correctly where no step is subnormal or overflows (as compiled for sm_90). Twice the bits of a number
+# are those of its magnitude; less one, those of 0 are the greatest. The first guess is the quotient of 0, with its sign
+USUAL = f"""
 __device__ __forceinline__ float approximate_reciprocal(float x) {{
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -57,62 +59,77 @@ __device__ __forceinline__ float approximate_rsqrt(float x) {{
   return y;
 }}
 
-// a / b, or false in is_exact
-__device__ __forceinline__ float speculated_quotient(float a, float b, bool& is_exact) {{
+// 0, NaN, or a magnitude of at least `least`
+__device__ __forceinline__ bool is_zero_or_from(float x, float least) {{
+  return (__float_as_uint(x) << 1) - 1 >= (__float_as_uint(least) << 1) - 1;
+}}
+
+__device__ __forceinline__ bool is_usual_quotient(float a, float b) {{
+  const float divisor = fabsf(b);
+  return divisor >= {2.0**LEAST_DIVISOR}f & divisor <= {2.0**GREATEST_USUAL_DIVISOR}f
+         & is_zero_or_from(a, {2.0**LEAST_USUAL_DIVIDEND}f) & !(fabsf(a) > {2.0**GREATEST_USUAL_DIVIDEND}f);
+}}
+
+// a / b where is_usual_quotient(a, b)
+__device__ __forceinline__ float usual_quotient(float a, float b) {{
   float r = approximate_reciprocal(b);
   r = fmaf(r, fmaf(-b, r, 1.0f), r);
-  const float x = a * {2.0**DIVIDEND_SCALE}f, guess = x * r, scaled = fmaf(fmaf(-b, guess, x), r, guess), quotient = scaled * {2.0**-DIVIDEND_SCALE}f;
-  const float rest = fmaf(-quotient, {2.0**DIVIDEND_SCALE}f, scaled);
-  const bool is_great = fabsf(guess) > {2.0 ** (GREATEST_QUOTIENT + DIVIDEND_SCALE)}f;
-  is_exact &= !(fabsf(b) < {2.0**LEAST_DIVISOR}f) & !(fabsf(b) > {2.0**GREATEST_DIVISOR}f);
-  is_exact &= !(is_great & fabsf(a) <= 3.40282347e+38f) & fabsf(rest) != {2.0 ** (DIVIDEND_SCALE - 150)}f;
-  return is_great | guess == 0 ? guess : quotient;
+  const float guess = a * r, quotient = fmaf(fmaf(-b, guess, a), r, guess);
+  return guess == 0 ? guess : quotient;
 }}
 
-// x; a compiler does not know that, and so computes again of it what else it would keep in registers from the loop before
-__device__ __forceinline__ float computed_again(float x) {{
-  asm volatile("" : "+f"(x));
-  return x;
+__device__ __forceinline__ bool is_usual_radicand(float x) {{
+  return (x >= {2.0**LEAST_RADICAND}f & x <= 3.40282347e+38f) | x == 0;
 }}
 
-// a / b in the loop that is executed again: CUDA's division for those elements alone for which that was false
-__device__ __forceinline__ float repeated_quotient(float a, float b) {{
-  a = computed_again(a);
-  bool is_exact = true;
-  float quotient = speculated_quotient(a, b, is_exact);
-  if (!is_exact) quotient = a / b;
-  return quotient;
-}}
-
-// the square root of x, or false in is_exact
-__device__ __forceinline__ float speculated_sqrt(float x, bool& is_exact) {{
+// the square root of x where is_usual_radicand(x)
+__device__ __forceinline__ float usual_sqrt(float x) {{
   const float r = approximate_rsqrt(x), guess = x * r, root = fmaf(fmaf(-guess, guess, x), 0.5f * r, guess);
-  is_exact &= (x >= {2.0**LEAST_RADICAND}f & x <= 3.40282347e+38f) | x == 0;
   return x == 0 ? x : root;
 }}
 """
 
-# `high` and `low` are the two parts of a reciprocal (:func:`reciprocal_parts`), of one sign, so that no sum of infinities is NaN. Twice the bits of a number
-# are those of its magnitude; less one, those of 0 are the greatest
+# A scaled quotient has 24 bits. If it is subnormal without the scale, it is rounded again, to a multiple of 2^-149, and that is the exact quotient rounded once
+# unless the scaled one is in the middle of two such numbers and the exact one is not. Then what is left of the dividend, which float32 has, is more than half
+# of what such a multiple takes of it, and the next number is the right one. The first guess is the quotient of 0, with its sign, and of infinity
+SCALED = f"""
+// the number next to a subnormal quotient of a dividend that was scaled by 2^{SCALE}, where that is nearer; else the quotient
+__device__ __forceinline__ float rounded_once(float quotient, float scaled_dividend, float b) {{
+  const float rest = fmaf(-b, quotient * {2.0**SCALE}f, scaled_dividend);
+  const bool is_beyond = fabsf(rest) > fabsf(b) * {2.0 ** (SCALE - 150)}f & fabsf(quotient) <= {2.0**-126}f;
+  const float unit = __uint_as_float((__float_as_uint(rest) ^ __float_as_uint(b)) & 0x80000000u | 1u);
+  return is_beyond ? quotient + unit : quotient;
+}}
+
+// a / b, for all numbers
+__device__ __forceinline__ float any_quotient(float a, float b) {{
+  float r = approximate_reciprocal(b);
+  r = fmaf(r, fmaf(-b, r, 1.0f), r);
+  const bool is_great = fabsf(a) > 1.0f;
+  const float x = a * (is_great ? {2.0**-SCALE}f : {2.0**SCALE}f), guess = x * r, scaled = fmaf(fmaf(-b, guess, x), r, guess);
+  const float quotient = scaled * (is_great ? {2.0**SCALE}f : {2.0**-SCALE}f);
+  float found = guess == 0 | fabsf(guess) > 3.40282347e+38f ? guess : is_great ? quotient : rounded_once(quotient, x, b);
+  if (fabsf(b) < {2.0**LEAST_DIVISOR}f | fabsf(b) > {2.0**GREATEST_DIVISOR}f) found = a / b;
+  return found;
+}}
+"""
+
+# `high` and `low` are the two parts of a reciprocal (:func:`reciprocal_parts`), of one sign, so that no sum of infinities is NaN
 BY_CONSTANT = f"""
 // x by a constant; where it is not exact, the quotient is less than 2^{LEAST_BY_CONSTANT}, and so is this
 __device__ __forceinline__ float constant_quotient(float x, float high, float low) {{
   return fmaf(x, high, x * low);
 }}
 
-// the same, or false in is_exact
-__device__ __forceinline__ float speculated_constant_quotient(float x, float high, float low, bool& is_exact) {{
-  is_exact &= (__float_as_uint(x) << 1) - 1 >= (__float_as_uint({2.0 ** (LEAST_BY_CONSTANT + 1)}f / fabsf(high)) << 1) - 1;
-  return constant_quotient(x, high, low);
+__device__ __forceinline__ bool is_usual_constant_quotient(float x, float high) {{
+  return is_zero_or_from(x, {2.0 ** (LEAST_BY_CONSTANT + 1)}f / fabsf(high));
 }}
 
-// x / b in the loop that is executed again
-__device__ __forceinline__ float repeated_constant_quotient(float x, float high, float low, float b) {{
-  x = computed_again(x);
-  bool is_exact = true;
-  float quotient = speculated_constant_quotient(x, high, low, is_exact);
-  if (!is_exact) quotient = x / b;
-  return quotient;
+// x / b, for all numbers
+__device__ __forceinline__ float any_constant_quotient(float x, float high, float low, float b) {{
+  const bool is_small = fabsf(x) < 1.0f & x != 0;
+  const float y = is_small ? x * {2.0**SCALE}f : x, quotient = constant_quotient(y, high, low);
+  return is_small ? rounded_once(quotient * {2.0**-SCALE}f, y, b) : quotient;
 }}
 """
 

@@ -16,6 +16,7 @@ from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.exponents import with_fast_exponents
 from taskfuse.cuda.expressions import LENGTHS, Divisors, Indices, once
 from taskfuse.cuda.kernel_interface import accessed_by_threads
+from taskfuse.cuda.loop_versions import parted
 from taskfuse.cuda.peeling import peeled
 from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
 from taskfuse.cuda.rounded import float_registers
@@ -31,7 +32,6 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
-from taskfuse.cuda.speculation import parted
 from taskfuse.cuda.statements import StatementPrinter
 from taskfuse.cuda.storage import NamedStorage, elements
 from taskfuse.cuda.synchronization import Synchronization

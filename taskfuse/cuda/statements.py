@@ -10,14 +10,15 @@ from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.agreement import asked_of_a_lane
 from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.combined_updates import HeldUpdates
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
-from taskfuse.cuda.functions import call, call_of_pair
+from taskfuse.cuda.functions import call, call_of_pair, usual_condition
 from taskfuse.cuda.hoisting import Divisions, guard_around
+from taskfuse.cuda.loop_versions import divisor_of, has_usual_form, has_versions
 from taskfuse.cuda.pairs import Pair, pair_of, word_of
 from taskfuse.cuda.ranges import steady
 from taskfuse.cuda.rounded import is_short, narrow_registers, rounded_registers
-from taskfuse.cuda.speculation import divisor_of, is_repeatable, is_speculated
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
@@ -67,11 +68,12 @@ class StatementPrinter:
         self._rounded = rounded_registers(writer.kernel)
         self._narrow = narrow_registers(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
-        self._speculates = not fast_math and not self._has_wgmma
+        self._has_versions = not fast_math and not self._has_wgmma
         self._agreed = asked_of_a_lane(writer.kernel)
         self._visible: set[str] = set()  # the Local buffers that are declared here
         self._in_flight: dict[str, float] = {}  # accumulators of wgmmas above that no text above has waited for, and the number of their batch
         self._batches = 0  # of wgmmas that are closed above
+        self._held = HeldUpdates(writer)
 
     def body(self, body: tuple[Stmt, ...], scope: TextScope) -> None:
         """The statements of a body, after the registers that it declares."""
@@ -155,15 +157,16 @@ class StatementPrinter:
         match stmt:
             case For(unroll=True, body=body):
                 guarded = None if any(id(s) in self._agreed for s in body) else guard_around(stmt)
-                if guarded is None and self._speculates and is_repeatable(stmt, w.kernel, self._narrow):
-                    self._twice(stmt, scope)
+                if guarded is None and self._has_versions and has_versions(stmt, self._narrow):
+                    self._versions(stmt, scope)
                 elif guarded is None:
                     self._for(stmt, scope)
                 else:
                     self.print(guarded, scope)
             case For():
                 self._part(stmt)
-                self._for(stmt, scope)
+                with self._held.around(stmt, scope):
+                    self._for(stmt, scope)
                 self._part(stmt)
             case Bind():
                 self.body(stmt.body, scope)
@@ -182,9 +185,13 @@ class StatementPrinter:
                 short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
                 is_rounded = stmt.out.buffer in self._rounded or is_short(w.dtype(stmt.out))
                 narrow = stmt.out.buffer in self._narrow and _is_shared(stmt.operands[1:], scope.copied)
-                exact = scope.exact if is_speculated(stmt, self._narrow) else None
-                forms = {"is_bfloat16": short, "is_rounded": is_rounded, "is_narrow": narrow, "is_repeated": scope.is_repeated}
-                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, **forms, turn=scope.turn, exact=exact, divisor=divisor_of(stmt)))
+                divisor = divisor_of(stmt)
+                if scope.asks is not None:
+                    w.line(scope, f"{scope.asks} &= {bare(w.use(usual_condition(stmt.op, operands, divisor)))};")
+                    return
+                forms = {"is_bfloat16": short, "is_rounded": is_rounded, "is_narrow": narrow}
+                is_usual = scope.is_usual if has_usual_form(stmt, self._narrow) else None
+                text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, **forms, turn=scope.turn, is_usual=is_usual, divisor=divisor))
                 w.store(stmt.out, text, stmt.op.result_dtype(stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)
@@ -195,7 +202,7 @@ class StatementPrinter:
             case GatherCopy():
                 copies.gather(w, stmt, scope)
             case AtomicUpdate():
-                copies.update(w, stmt, scope)
+                copies.update(w, stmt, scope, self._held.variable(stmt))
             case AsyncCopy():
                 copies.async_copy(w, stmt, scope)
             case TmaLoad():
@@ -267,14 +274,16 @@ class StatementPrinter:
             self._pair(pair, inner)
         w.line(scope, "}")
 
-    def _twice(self, stmt: For, scope: TextScope) -> None:
-        """A loop by the steps that are exact for nearly all operands, and again if they were not."""
+    def _versions(self, stmt: For, scope: TextScope) -> None:
+        """A loop by the steps for usual operands, if all of its elements have such, or by those for any."""
         w = self._writer
-        exact = w.names.reserve("is_exact")
-        w.line(scope, f"bool {exact} = true;")
-        self._for(stmt, replace(scope, exact=exact))
-        w.line(scope, f"if (!{exact}) {{")
-        self._for(stmt, replace(scope, depth=scope.depth + 1, is_repeated=True))
+        is_usual, inner = w.names.reserve("is_usual"), replace(scope, depth=scope.depth + 1)
+        w.line(scope, f"bool {is_usual} = true;")
+        self._for(replace(stmt, body=tuple(s for s in stmt.body if has_usual_form(s, self._narrow))), replace(scope, asks=is_usual))
+        w.line(scope, f"if ({is_usual}) {{")
+        self._for(stmt, replace(inner, is_usual=True))
+        w.line(scope, "} else {")
+        self._for(stmt, replace(inner, is_usual=False))
         w.line(scope, "}")
 
     def _pair(self, pair: Pair, scope: TextScope) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr
@@ -10,14 +10,16 @@ from taskfuse.cuda.instructions import OF_RANK
 from taskfuse.cuda.ranges import INT32, UNKNOWN
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, simplify
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, Xor, simplify, xor
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import Choose, Compute, For, GatherCopy, Stmt, VectorCopy
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.variant import ArgumentLayout
 from taskfuse.kir.walk import bodies
+
+_HARDWARE = frozenset(p.index_name for p in (*BLOCK_TYPES, *THREAD_TYPES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,11 @@ class NamedStorage:
 
 
 def row_major(index: Sequence[Expr], shape: Sequence[Expr], indices: Indices) -> str:
-    """The offset of an element, in elements: ``(i * N + j) * K + k``."""
+    """The offset of an element, in elements: ``(i * N + j) * K + k``.
+
+    Of an index ``a ^ b`` below a power of two, of which ``b`` differs between iterations alone, the offset is ``(i * N + a) ^ b``: so iterations have one
+    offset in a register, and not one each.
+    """
     places = joined(index, shape, indices.facts)
     lo = hi = 0
     wide = False
@@ -76,16 +82,48 @@ def row_major(index: Sequence[Expr], shape: Sequence[Expr], indices: Indices) ->
     wide = wide and indices.wide
     found: PrintedExpr | None = None
     for i, extent in places:
-        t = indices.print(i)
+        fixed, turned = (i, ZERO) if found is None or wide else _turned(i, extent, indices)
+        t = indices.print(fixed)
         if found is None:
             if i is not ZERO:
                 found = PrintedExpr(f"(long long){t.at(Level.UNARY)}", Level.UNARY, True) if wide and not t.wide else t
             continue
         if extent is not ONE:
             found = PrintedExpr(f"{found.at(Level.PRODUCT)} * {indices.text(extent, Level.UNARY)}", Level.PRODUCT, wide)
-        if i is not ZERO:
+        if fixed is not ZERO:
             found = PrintedExpr(f"{found.at(Level.SUM)} + {t.at(Level.SUM)}", Level.SUM, wide)
+        if turned is not ZERO:
+            found = PrintedExpr(f"{found.at(Level.SHIFT)} ^ {indices.text(turned, Level.SHIFT)}", Level.XOR, wide)
     return "0" if found is None else found.text
+
+
+def _turned(index: Expr, extent: Expr, indices: Indices) -> tuple[Expr, Expr]:
+    """An index below a power of two as ``a ^ b``, where ``b`` has variables of loops alone and ``a`` the others; ``b`` is 0 if it is no such index."""
+    if not isinstance(index, Xor) or not isinstance(extent, Const) or extent.value & (extent.value - 1):
+        return index, ZERO
+    fixed = turned = ZERO
+    for part in _bits(index):
+        if part.free and part.free.isdisjoint(_HARDWARE):
+            turned = xor(turned, part)
+        else:
+            fixed = xor(fixed, part)
+    least, most = indices.ranges.of(turned)
+    return (fixed, turned) if least >= 0 and most < extent.value else (index, ZERO)
+
+
+def _bits(e: Expr) -> Iterator[Expr]:
+    """Parts whose exclusive or is a number. ``2*i + x % 2`` has the parts ``2*i`` and ``x % 2``, which have no bit in common."""
+    match e:
+        case Xor(a, b):
+            yield from _bits(a)
+            yield from _bits(b)
+        case Sum(terms=((Mod(b=Const(value)) as rest, 1), (one, k)) | ((one, k), (Mod(b=Const(value)) as rest, 1)), const=0) if (
+            value & (value - 1) == 0 == k % value
+        ):
+            yield one * k
+            yield rest
+        case _:
+            yield e
 
 
 def joined(index: Sequence[Expr], shape: Sequence[Expr], facts: Callable[[], Facts]) -> list[tuple[Expr, Expr]]:

@@ -98,8 +98,8 @@ class TextScope:
         cursors: declared cursors.
         turn: variable of the innermost loop around it that is copied for each of an even number of values.
         copied: the innermost loop around it that is copied for each of its values.
-        exact: variable that is false if a function of the loop around it was not exact, which is then executed again.
-        is_repeated: it is executed again for that reason.
+        asks: variable that becomes false if an operand of the loop around it is not usual; nothing else is printed of the loop.
+        is_usual: of a loop with two versions, whether it is the one for usual operands.
     """
 
     indices: Indices
@@ -108,8 +108,8 @@ class TextScope:
     cursors: set[str]
     turn: str | None = None
     copied: For | None = None
-    exact: str | None = None
-    is_repeated: bool = False
+    asks: str | None = None
+    is_usual: bool | None = None
 
 
 class Writer:

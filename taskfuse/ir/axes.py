@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from math import prod
 
 from taskfuse.ir.scalar import Expr, IntLike, Sym, ceildiv, remembered, substitute, sym, wrap, xor
@@ -159,6 +160,8 @@ class Resize:
 
 RANKS = 1 << 5
 """The most ranks whose iteration symbols are kept."""
+NAMES = 1 << 10
+"""The most names of symbols of which it is kept whether they are iteration symbols."""
 WORK = "i0"
 """The work index in the maps of :class:`Rasterize`: as in all index maps, a symbol that no dimension may have."""
 CLAIMED = "claimed"
@@ -220,6 +223,7 @@ def resize_axis(source: Axis, left: IntLike, right: IntLike) -> Resize:
     return Resize(source, wrap(left), wrap(right), axis(source.extent + left + right, source.kind))
 
 
+@remembered(RANKS)
 def iteration_symbol(position: int) -> Expr:
     """The symbol that op maps use for the index of the root axis at ``position``: ``i0``, ``i1``, ..."""
     return sym(f"i{position}")
@@ -248,6 +252,9 @@ def is_map_symbol(name: str) -> bool:
 
 def iteration_position(index: Expr) -> int | None:
     """The position k if ``index`` is the iteration symbol ``ik``, else ``None``."""
-    if isinstance(index, Sym) and index.name[0] == "i" and index.name[1:].isdecimal():
-        return int(index.name[1:])
-    return None
+    return _position(index.name) if isinstance(index, Sym) else None
+
+
+@lru_cache(NAMES)
+def _position(name: str) -> int | None:
+    return int(name[1:]) if name[0] == "i" and name[1:].isdecimal() else None

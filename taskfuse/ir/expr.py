@@ -326,7 +326,7 @@ def misplaced_bound(expr: Reduction) -> str | None:
 
 def reads(expr: MathExpr) -> tuple[Read, ...]:
     """The operands of ``expr`` that are tensors."""
-    return tuple(o for o in expr.operands if isinstance(o, Read))
+    return tuple([o for o in expr.operands if isinstance(o, Read)])
 
 
 def operand_dtype(operand: Operand) -> DType:
@@ -454,8 +454,10 @@ def rebuilt(
 
     made = expr.output if output is None else output
     match expr:
+        case Pointwise():  # the most frequent: `replace` takes as long as all the rest
+            return Pointwise(made, expr.op, tuple([read(o) if isinstance(o, Read) else leaf(o) for o in expr.operands]), expr.location)
         case View():
-            return replace(expr, output=made, operand=read(expr.operand))
+            return View(made, expr.label, read(expr.operand), expr.location)
         case Assemble():
             return replace(expr, output=made, parts=tuple(map(read, expr.parts)), places=tuple(tuple(map(index, place)) for place in expr.places))
         case Gather() | Update():
@@ -465,5 +467,5 @@ def rebuilt(
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), starts=starts, ends=ends)
         case Scan():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), start=index(expr.start))
-        case Pointwise() | FirstValid() | Fold():
+        case FirstValid() | Fold():
             return replace(expr, output=made, operands=tuple(map(operand, expr.operands)))

@@ -27,6 +27,7 @@ from taskfuse.ir.tables import TableRange
 from taskfuse.ir.task_tree import TaskTree
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import Location, caller
 from taskfuse.target import MAX_RESIDENT
 
@@ -150,8 +151,9 @@ class Fusion:
         name: str | None = None,
         location: Location | None = None,
         origin: TensorView | None = None,
+        schedule: TensorSchedule | None = None,
     ) -> TensorView:
-        """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given."""
+        """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given; so is its schedule none."""
         # numbers and names depend on the fusion, not on its history: a fusion parsed from its text continues with the same ones
         id = 1 + next((tv.id for tv in reversed(self._tensors.values())), -1)
         if name is None:
@@ -160,7 +162,7 @@ class Fusion:
             what = "tensor" if name in self._tensors else "scalar"
             raise FusionError(fusion=self.name, reason=f"there is already a {what} named '{name}'", location=caller())
         shown = tuple(a for a in root if a.kind is AxisKind.ITERATION) if logical is None else tuple(logical)
-        tv = TensorView(self, id, name, dtype, tuple(root), shown, location or caller(), origin)
+        tv = TensorView(self, id, name, dtype, tuple(root), shown, location or caller(), origin, schedule)
         self._tensors[name] = tv
         self._uses[tv] = []
         if self._call:
@@ -207,7 +209,7 @@ class Fusion:
 
     def remove_unread(self, tensors: Sequence[TensorView]) -> None:
         """Remove those of ``tensors`` without readers, then the tensors that only they read, and so on; inputs, outputs and tensors of tasks stay."""
-        stack = list(tensors)
+        stack, removed = list(tensors), set[TensorView]()
         while stack:
             tv = stack.pop()
             expr = self._definitions.get(tv)
@@ -218,11 +220,15 @@ class Fusion:
                     del self._uses[read.tensor][place_of(tv, self._uses[read.tensor])]
                 stack.append(read.tensor)
             del self._definitions[tv], self._tensors[tv.name], self._uses[tv]
-            self._owner = {x: owner for x, owner in self._owner.items() if x is not tv and owner is not tv}
-            for x in self._tensors.values():
-                x.origin = tv.origin if x.origin is tv else x.origin
-            self._exprs = None
-            self.tasks.changes += 1
+            removed.add(tv)
+        if not removed:
+            return
+        self._owner = {x: owner for x, owner in self._owner.items() if x not in removed and owner not in removed}
+        for x in self._tensors.values():
+            while x.origin is not None and x.origin in removed:
+                x.origin = x.origin.origin
+        self._exprs = None
+        self.tasks.changes += 1
 
     @contextmanager
     def call(self) -> Generator[None, None, None]:
@@ -457,6 +463,29 @@ class Fusion:
     def check(self) -> None:
         """Check the laws of tasks and groups. Raises :class:`TaskError`."""
         self.tasks.check()
+
+    @checked
+    def order(self, tensors: Sequence[TensorView]) -> None:
+        """Let the code of ``tensors`` come in this order wherever what they read, and the loops and tasks that they share, leave a choice.
+
+        Without a choice of the caller's, tensors come in the order in which they were made. Where an asynchronous product is issued decides what
+        runs while it does, and which values are in registers meanwhile.
+
+        Raises:
+            FusionError: one is given twice, is an input, or is of another fusion.
+        """
+        for k, tv in enumerate(tensors):
+            if not isinstance(cast("object", tv), TensorView) or tv.fusion is not self or tv.is_input or among(tv, tensors[:k]):
+                reason = f"{shown(tv)} is not a computed tensor of it, or is given twice"
+                raise FusionError(fusion=self.name, reason=reason, help="give each tensor of which code is made once", location=caller())
+        others = [tv for tv in self._tensors.values() if not among(tv, tensors)]
+        first = min((tv.id for tv in tensors), default=0)
+        ordered = [*(tv for tv in others if tv.id < first), *tensors, *(tv for tv in others if tv.id > first)]
+        for tv, number in zip(ordered, sorted(tv.id for tv in ordered), strict=True):
+            tv.id = number
+        self._tensors = {tv.name: tv for tv in ordered}
+        self._exprs = None
+        self.tasks.changes += 1
 
     @checked
     def resident_blocks(self, count: object) -> None:

@@ -9,10 +9,11 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError
-from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol, iteration_symbol, value_symbol
+from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol, iteration_point, iteration_symbol, value_symbol
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import (
     Assemble,
@@ -107,12 +108,19 @@ def _exprs(items: Iterable[Expr]) -> str:
 class _FusionPrinter:
     def __init__(self, fusion: Fusion) -> None:
         self.fusion = fusion
-        self.axes = {tv: self._name_axes(tv) for tv in fusion.tensors()}
-        self.home: dict[Axis, TensorView] = {}
-        for tv, names in self.axes.items():
-            for a in names:
-                self.home.setdefault(a, tv)
+        self.follows = {tv: self._root_follows(tv) for tv in fusion.tensors()}
+        self.untouched = {tv for tv, follows in self.follows.items() if follows and tv.schedule.is_untouched(tv.root)}
+        self.axes = {tv: {} if tv in self.untouched else self._name_axes(tv) for tv in fusion.tensors()}
         self.lost: dict[Axis, str] = {}
+
+    @cached_property
+    def home(self) -> dict[Axis, tuple[TensorView, str]]:
+        """The first tensor that has an axis, and its name there."""
+        found: dict[Axis, tuple[TensorView, str]] = {}
+        for tv, names in self.axes.items():
+            for a, name in (names or self._name_axes(tv)).items():
+                found.setdefault(a, (tv, name))
+        return found
 
     def text(self) -> Iterator[str]:
         fusion = self.fusion
@@ -135,7 +143,7 @@ class _FusionPrinter:
         if fusion.residents > 1:
             yield f"{Keyword.RESIDENT.value} {fusion.residents}"
         for tv in shown:
-            clauses = list(self._clauses(tv))
+            clauses = [] if tv in self.untouched else list(self._clauses(tv))
             if clauses:
                 yield f"{Keyword.SCHEDULE.value} {quoted(tv.name)}: {'; '.join(clauses)}"
         for node in fusion.tasks.nodes:
@@ -164,7 +172,8 @@ class _FusionPrinter:
         used: dict[str, None] = {}
         for tv in self.fusion.tensors():
             expr = self.fusion.definition(tv)
-            for e in (*(a.extent for a in tv.root), *tv.shape, *(() if expr is None else map_exprs(expr))):
+            others = () if self.follows[tv] else tv.shape  # else they are among those of its root domain
+            for e in (*[a.extent for a in tv.root], *others, *(() if expr is None else map_exprs(expr))):
                 if e.free:
                     used.update(dict.fromkeys(sorted(integers_of(e))))
         yield from (name for name in used if name not in dims and not is_map_symbol(name))
@@ -184,7 +193,7 @@ class _FusionPrinter:
                 text += f" {STRIDES} {_exprs(self.fusion.strides[tv])}"
             if tv in self.fusion.tables:
                 text += f" {TABLE} {self.fusion.tables[tv]}"
-        if not self._root_follows(tv):
+        if not self.follows[tv]:
             text += f" root {_list(self._axis(a) for a in tv.root)}"
         if expr is not None:
             text += f" = {self._value(expr)}"
@@ -195,9 +204,12 @@ class _FusionPrinter:
 
     def _root_follows(self, tv: TensorView) -> bool:
         """True if the shape, with the reduction axes of a reduction, tells the root domain."""
-        kinds = {a.kind for a in tv.root} - {AxisKind.ITERATION}
-        plain = isinstance(self.fusion.definition(tv), Reduction | Fold)
-        return tv.logical == tuple(a for a in tv.root if a.kind is AxisKind.ITERATION) and kinds <= ({AxisKind.REDUCTION} if plain else set())
+        if tv.logical != tuple([a for a in tv.root if a.kind is AxisKind.ITERATION]):
+            return False
+        if len(tv.logical) == len(tv.root):
+            return True
+        is_reduced = isinstance(self.fusion.definition(tv), Reduction | Fold)
+        return is_reduced and all(a.kind is AxisKind.ITERATION or a.kind is AxisKind.REDUCTION for a in tv.root)
 
     def _axis(self, a: Axis) -> str:
         if a.kind is AxisKind.ITERATION and a.source is None:
@@ -209,10 +221,11 @@ class _FusionPrinter:
 
     def _global_name(self, a: Axis) -> str:
         """``tv7.a1``, or ``x0`` for an axis that no tensor has any more (what is foreign of one such axis still shares its loops)."""
-        tv = self.home.get(a)
-        if tv is None:
+        found = self.home.get(a)
+        if found is None:
             return self.lost.setdefault(a, f"x{len(self.lost)}")
-        return f"{quoted(tv.name)}.{self.axes[tv][a]}"
+        tv, name = found
+        return f"{quoted(tv.name)}.{name}"
 
     def _value(self, expr: MathExpr) -> str:
         space = len(expr.output.root)
@@ -225,7 +238,7 @@ class _FusionPrinter:
             case Reduction():
                 text = f"reduce {expr.combine.name} of {expr.body.name}({self._operands(expr.terms, space, dtype)})"
                 reduced = [f"i{k}: {a.extent}" for k, a in enumerate(expr.output.root) if a.is_reduction]
-                if reduced and self._root_follows(expr.output):
+                if reduced and self.follows[expr.output]:
                     text += f" over {', '.join(reduced)}"
                 text += f" init {_literal(expr.init, dtype)}"
                 if expr.rescaled is not None:
@@ -247,7 +260,7 @@ class _FusionPrinter:
                 text += f" {EXCLUSIVE}" if expr.is_exclusive else ""
                 return text if expr.start is ZERO else f"{text} {SINCE} {expr.start}"
             case Fold():
-                extent = f": {expr.output.root[expr.axis].extent}" if self._root_follows(expr.output) else ""
+                extent = f": {expr.output.root[expr.axis].extent}" if self.follows[expr.output] else ""
                 steps = f"({self._operands(expr.operands, space, dtype)}) along {iteration_symbol(expr.axis)}{extent}"
                 return f"fold {expr.step.name} of {steps} init {_literal(expr.init, dtype)}"
 
@@ -284,7 +297,7 @@ class _FusionPrinter:
                 yield f"{ClauseWord.FOREIGN.value} {name}: {a.extent}{self._source(a)}"
         for t in schedule.transforms:
             yield _transform(t, names)
-        if not self._root_follows(tv):
+        if not self.follows[tv]:
             yield f"{ClauseWord.LOGICAL.value} {_list(names[a] for a in tv.logical)}"
         if schedule.inline or tuple(schedule.loop) != tv.root or any(a in ptypes for a in schedule.loop):
             loop = [_bound(a, names, ptypes) for a in schedule.loop]
@@ -342,7 +355,7 @@ def _operand(operand: Operand, space: int, dtype: DType) -> str:
 def _read(read: Read, space: int) -> str:
     """``tv3[i0, 0] if i1 < S``; the index is left out if each axis is read at the iteration symbol of its place."""
     text = quoted(read.tensor.name)
-    if len(read.index) != space or read.index != tuple(iteration_symbol(k) for k in range(space)):
+    if len(read.index) != space or read.index != iteration_point(space):
         text += _exprs(read.index)
     return text if read.valid is TRUE else f"{text} if {read.valid}"
 

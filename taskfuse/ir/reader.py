@@ -12,7 +12,7 @@ from taskfuse.ir.scalar import Expr, Token, TokenKind, parse_tokens, tokenize
 from taskfuse.ir.syntax import AxisName, BoundAxis, Name
 from taskfuse.ir.types import ParallelType
 
-_WORDS = frozenset({TokenKind.NAME, TokenKind.PUNCT})
+_WORDS = (TokenKind.NAME, TokenKind.PUNCT)  # no set: hashing a member of an enum takes longer than both comparisons
 
 
 class TokenReader:

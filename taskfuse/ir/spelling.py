@@ -25,11 +25,11 @@ class Spelling:
             it, and one ``rounded``, so that no unit waits for the other.
         narrow: for float if the result is only converted to numbers of at most 16 bits other than bfloat16, after ``keeps_size`` or at once, and elements share
             the second operand: it makes the same numbers; ``None``: as ``f32``.
-        speculated: for float: the same number, or, where its steps would not be exact, any number, and then false in the variable ``{E}``; ``None``: none that
-            is faster.
-        repeated: for float: the same number, where that was not exact; ``None``: as ``f32``.
+        usual: for float: the same number of most operands; ``None``: none that is faster.
+        usual_condition: whether operands are such.
+        for_any: for float: the same number of all operands, faster than ``f32`` of those that are not; ``None``: as ``f32``.
         by_constant: for float by a last operand whose reciprocal is a sum of two numbers: the name of a function of the first operand and these, as ``narrow``;
-            after ``speculated_`` as ``speculated``, and after ``repeated_`` as ``repeated``.
+            or as ``usual``; after ``is_usual_`` as ``usual_condition``, and after ``any_`` as ``for_any``.
         keeps_size: true if of operands that differ only where both are less than 2^-100 or both at least 2^24 in magnitude, of one sign, it makes results
             that do, too.
         fast: for float if accuracy may be lower (compiled with ``--use_fast_math``); ``None``: as ``f32``.
@@ -48,8 +48,9 @@ class Spelling:
     rounded: str | None = None
     balanced: str | None = None
     narrow: str | None = None
-    speculated: str | None = None
-    repeated: str | None = None
+    usual: str | None = None
+    usual_condition: str | None = None
+    for_any: str | None = None
     by_constant: str | None = None
     keeps_size: bool = False
     pair: str | None = None
@@ -63,8 +64,9 @@ def floats(
     rounded: str | None = None,
     balanced: str | None = None,
     narrow: str | None = None,
-    speculated: str | None = None,
-    repeated: str | None = None,
+    usual: str | None = None,
+    usual_condition: str | None = None,
+    for_any: str | None = None,
     by_constant: str | None = None,
 ) -> Spelling:
     """A function of floats only."""
@@ -76,16 +78,19 @@ def floats(
         rounded=rounded,
         balanced=balanced,
         narrow=narrow,
-        speculated=speculated,
-        repeated=repeated,
+        usual=usual,
+        usual_condition=usual_condition,
+        for_any=for_any,
         by_constant=by_constant,
     )
 
 
-def library(name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None, speculated: str | None = None) -> Spelling:
+def library(
+    name: str, arity: int = 1, fast: str | None = None, bfloat16: str | None = None, usual: str | None = None, usual_condition: str | None = None
+) -> Spelling:
     """A function of CUDA's math library, named after C's."""
     operands = ", ".join(f"{{{i}}}" for i in range(arity))
-    return floats(f"{name}f({operands})", f"{name}({operands})", fast, bfloat16, speculated=speculated)
+    return floats(f"{name}f({operands})", f"{name}({operands})", fast, bfloat16, usual=usual, usual_condition=usual_condition)
 
 
 def anywhere(text: str, boolean: str | None = None, moves: bool = False) -> Spelling:

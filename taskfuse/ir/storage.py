@@ -12,7 +12,7 @@ from taskfuse.ir.axes import iteration_point, iteration_symbol
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Operand, Read, Reduction, Update, View, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, Facts, and_, const, ge, is_multiple, prove, simplify, substitute
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, Facts, Substitution, and_, const, ge, is_multiple, prove, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 
 
@@ -21,9 +21,10 @@ def resolve(fusion: Fusion, read: Read, stop: Collection[TensorView] = ()) -> Re
     while fusion.is_view(read.tensor) and not among(read.tensor, stop):
         view = fusion.definition(read.tensor)
         assert isinstance(view, View)
-        point = {f"i{k}": e for k, e in enumerate(read.index)}
+        moved = Substitution({f"i{k}": e for k, e in enumerate(read.index)})
         inner = view.operand
-        read = Read(inner.tensor, tuple(substitute(e, point) for e in inner.index), and_(read.valid, substitute(inner.valid, point)))
+        valid = read.valid if inner.valid is TRUE else and_(read.valid, moved(inner.valid))
+        read = Read(inner.tensor, tuple(map(moved, inner.index)), valid)
     return read
 
 
@@ -54,21 +55,33 @@ def reads_of(fusion: Fusion, tv: TensorView) -> tuple[Read, ...]:
     return () if expr is None else storage_reads(fusion, expr)
 
 
+def behind(fusion: Fusion, tv: TensorView) -> TensorView:
+    """The storage tensor of ``tv``: itself unless it is a view."""
+    while fusion.is_view(tv):
+        view = fusion.definition(tv)
+        assert isinstance(view, View)
+        tv = view.operand.tensor
+    return tv
+
+
 def producers(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
     """The storage tensors that the definition of ``tv`` reads, each once; empty for an input."""
-    return tuple(dict.fromkeys(read.tensor for read in reads_of(fusion, tv)))
+    expr = fusion.definition(tv)
+    return () if expr is None else tuple(dict.fromkeys([behind(fusion, o.tensor) for o in expr.operands if isinstance(o, Read)]))
 
 
 def needed(fusion: Fusion) -> tuple[MathExpr, ...]:
     """The code that the outputs need, producers first."""
     found: set[TensorView] = set()
     stack = list(fusion.outputs)
-    while stack:
+    while stack:  # through views, which have no code themselves
         tv = stack.pop()
         if tv not in found:
             found.add(tv)
-            stack += producers(fusion, tv)
-    return tuple(e for e in fusion.exprs() if e.output in found and has_code(fusion, e))
+            expr = fusion.definition(tv)
+            if expr is not None:
+                stack += [o.tensor for o in expr.operands if isinstance(o, Read)]
+    return tuple([e for e in fusion.exprs() if e.output in found and has_code(fusion, e)])
 
 
 def table(fusion: Fusion, expr: MathExpr) -> TensorView | None:
@@ -77,7 +90,7 @@ def table(fusion: Fusion, expr: MathExpr) -> TensorView | None:
         return None
     first = expr.operands[0]
     assert isinstance(first, Read)
-    return resolve(fusion, first).tensor
+    return behind(fusion, first.tensor)
 
 
 def storage_uses(fusion: Fusion, tv: TensorView) -> tuple[MathExpr, ...]:
@@ -98,7 +111,7 @@ def made_from(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
     expr = fusion.definition(tv)
     if not isinstance(expr, Assemble):
         return (tv,)
-    return tuple(dict.fromkeys(t for part in expr.parts for t in made_from(fusion, resolve(fusion, part).tensor)))
+    return tuple(dict.fromkeys(t for part in expr.parts for t in made_from(fusion, behind(fusion, part.tensor))))
 
 
 def with_reads(expr: MathExpr, old: TensorView, new: TensorView) -> MathExpr:

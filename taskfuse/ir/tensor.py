@@ -84,6 +84,7 @@ class TensorView(ArrayMethods):
         logical: tuple[Axis, ...],
         location: Location | None = None,
         origin: TensorView | None = None,
+        schedule: TensorSchedule | None = None,
     ) -> None:
         self.fusion = fusion
         self.id = id
@@ -91,7 +92,7 @@ class TensorView(ArrayMethods):
         self.dtype = dtype
         self.root = root
         self.logical = logical
-        self.schedule = TensorSchedule(list(root))
+        self.schedule = schedule or TensorSchedule(list(root))
         self.origin = origin
         self.location = location
 

@@ -47,6 +47,15 @@ class TensorSchedule:
         """The parallel type of ``axis``."""
         return self.ptypes.get(axis, ParallelType.Serial)
 
+    def is_untouched(self, root: tuple[Axis, ...]) -> bool:
+        """Whether it is that of a tensor with this root domain on which no scheduling call was made."""
+        return (
+            not (self.transforms or self.ptypes or self.inline or self.ring or self.in_flight or self.pipeline_stage)
+            and self.memory is self.allocation is self.atom is self.turns is None
+            and self.stages == 1
+            and tuple(self.loop) == root
+        )
+
     def copied(self, ring: str | None = None) -> TensorSchedule:
         """A schedule that shares no list or dict with this one; ``ring``: the name of its ring there."""
         return TensorSchedule(

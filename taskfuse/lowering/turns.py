@@ -66,8 +66,9 @@ def insert_turns(plan: list[PNode], tree: Tree, ranges: ThreadRanges) -> list[Lo
         for loop in [n for n in block if is_shared(n)]:
             assert isinstance(loop, PLoop)
             deeper = {s.tv for inner in blocks(loop.body) for n in inner if is_shared(n) for s in statements([n])}
-            mine = {s.tv for s in statements(loop.body)} & taking - deeper
-            if mine:
+            inside = {s.tv for s in statements(loop.body)} & taking
+            if inside - deeper:
+                mine = inside  # those of loops within it share its turns
                 found.append(_insert(plan, loop, mine, tree, ranges, f"turn{len(found)}"))
                 taking -= mine
     for tv in sorted(taking, key=lambda tv: tv.id):

@@ -76,7 +76,9 @@ def check_tensor(op: str, x: object) -> TensorView:
 
 def listed(op: str, value: object, what: str, help: str | None = None) -> list[Any]:
     """``value`` as a list; an integer or an extent is one entry. Raises :class:`ShapeError` if it is not a list of ``what``."""
-    if isinstance(value, SupportsIndex | str | Dim):
+    if isinstance(value, list | tuple):
+        return list(cast("Iterable[Any]", value))
+    if isinstance(value, str | int | Dim | SupportsIndex):  # the last looks at methods by name
         return [value]
     if not isinstance(value, Iterable):
         raise shape_error(op, f"{shown(value)} is not a list of {what}", help or f"give a list of {what}")
@@ -131,7 +133,7 @@ def check_divisors(op: str, what: str, x: Expr, facts: Facts) -> None:
 def normalize_axis(op: str, axis: object, ndim: int, what: str) -> int:
     """``axis`` as a position in ``[0, ndim)``. Raises :class:`ShapeError` that shows ``what``."""
     help = f"use an axis in [{-ndim}, {ndim - 1}]" if ndim else "a 0-d tensor has no axes"
-    if not isinstance(axis, SupportsIndex):
+    if not isinstance(axis, int | SupportsIndex):  # the second alone looks at methods by name
         raise shape_error(op, f"{shown(axis)} is not an axis", help)
     found = axis.__index__()
     if not -ndim <= found < ndim:

@@ -121,7 +121,7 @@ def _expression(op: str, fusion: Fusion, value: object) -> Expr:
                 raise shape_error(op, f"'{value}' is not an extent: {error.message}", "use a name such as 'S' or an expression such as '4*S'") from None
         case Expr():
             found = value
-        case SupportsIndex():
+        case int() | SupportsIndex():  # the second alone looks at methods by name
             found = wrap(value.__index__())
         case _:
             raise shape_error(op, f"{shown(value)} is not an extent", "use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)")

@@ -148,7 +148,7 @@ class _MachineCode:
         if len(new) > 1:
             from taskfuse.cuda.fit import compile_ahead  # only who has a GPU pays for its import
 
-            compile_ahead([run.kernel for run in new], self._make.options.target, self._make.arch, self._make.fast_math)
+            compile_ahead([run.interface for run in new], self._make.options.target, self._make.arch, self._make.fast_math)
 
     def suits(self, runs: Iterable[Executable]) -> bool:
         """Whether all kernels are accepted."""

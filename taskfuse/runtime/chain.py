@@ -9,6 +9,7 @@ from taskfuse import ops
 from taskfuse.errors import InputError, OutputError, UnsupportedError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
@@ -39,39 +40,72 @@ class Link(NamedTuple):
     outputs: tuple[str, ...]
 
 
+class UnreadFusion(NamedTuple):
+    """A fusion as text, of which a call needs the arguments and the names of the outputs.
+
+    Attributes:
+        text: the whole.
+        head: its arguments, with their dimensions.
+        outputs: names.
+    """
+
+    text: str
+    head: Fusion
+    outputs: tuple[str, ...]
+
+
+def unread(text: str, fusion: Fusion) -> UnreadFusion:
+    """A fusion whose text is ``text``."""
+    head = Fusion(fusion.name)
+    head.dims.update(fusion.dims)
+    head.integers += fusion.integers
+    for scalar in fusion.scalars:
+        head.add_scalar(scalar.name, scalar.dtype, scalar.promotes)
+    for tv in fusion.inputs:
+        head.add_input(head.new_tensor(tv.root, tv.dtype, logical=tv.logical, name=tv.name, location=tv.location))
+    return UnreadFusion(text, head, tuple(tv.name for tv in fusion.outputs))
+
+
+def views_of(arguments: Sequence[str], links: Sequence[Link]) -> tuple[str, ...]:
+    """The names of the tensors that executables take and that are neither arguments nor made by one: they are views."""
+    known = {*arguments, *(name for link in links for name in link.outputs)}
+    return tuple(dict.fromkeys(name for link in links for name in link.arguments if name not in known))
+
+
 class Chain(Executable):
     """Executables that run one after another, as one. Intermediate arrays are allocated by the framework of the arguments, in its stream; views of them that a
     link reads have their own strides. If the only arrays of a call are those of ``out=``, the first of them determines the framework.
 
     Args:
-        fusion: the computation of all links.
+        fusion: the computation of all links; or its text, which is read on demand, with its arguments alone as a fusion and the names of its outputs.
         links: the executables, with the names of ``fusion``; kept as an attribute.
         schedule: the automatic schedule, if there is one.
     """
 
-    __slots__ = ("_copies", "_fusion", "_is_called", "_is_short", "_lone", "_names", "_outputs", "_routes", "_views", "links")
+    __slots__ = ("_copies", "_head", "_is_called", "_is_short", "_lone", "_names", "_outputs", "_routes", "_views", "_whole", "links")
 
-    def __init__(self, fusion: Fusion, links: Sequence[Link], schedule: Schedule | None = None) -> None:
+    def __init__(self, fusion: Fusion | UnreadFusion, links: Sequence[Link], schedule: Schedule | None = None) -> None:
         self.links = tuple(links)
         super().__init__(self.links[0].run.backend, schedule)
-        self._fusion = fusion
-        self._names = fusion.arguments
-        self._outputs = tuple(tv.name for tv in fusion.outputs)
+        self._whole = fusion
+        self._head = fusion if isinstance(fusion, Fusion) else fusion.head  # its tensors are the inputs, at the least
+        self._names = self._head.arguments
+        self._outputs = fusion.outputs if isinstance(fusion, UnreadFusion) else tuple(tv.name for tv in fusion.outputs)
         self._copies: Executable | None = None
-        known = {*self._names, *(name for link in links for name in link.outputs)}
-        views = dict.fromkeys(name for link in links for name in link.arguments if name not in known)
-        self._views = {name: StridedView(fusion, name, self.backend) for name in views}
+        self._views = {name: StridedView(self.fusion, name, self.backend) for name in views_of(self._names, links)}
         self._routes: Routes | None = None
         self._is_called = False
         made = [name for link in links for name in link.outputs]
-        numbers = {*(s.name for s in fusion.scalars), *fusion.integers}
+        numbers = {*(s.name for s in self._head.scalars), *self._head.integers}
         self._lone = frozenset(k for k, link in enumerate(links) if numbers.issuperset(link.arguments))  # of those that take no array
-        self._is_short = not fusion.scalars and not fusion.integers and set(self._outputs) <= set(made) and len({*self._outputs}) == len(self._outputs)
+        self._is_short = not numbers and set(self._outputs) <= set(made) and len({*self._outputs}) == len(self._outputs)
 
     @property
     def fusion(self) -> Fusion:
         """The computation of all links; not to be changed."""
-        return self._fusion
+        if isinstance(self._whole, UnreadFusion):
+            self._whole = parse_fusion(self._whole.text)
+        return self._whole
 
     @property
     def kernel(self) -> Kernel:
@@ -96,7 +130,7 @@ class Chain(Executable):
     def _only(self, what: str) -> Executable:
         if len(self.links) == 1:
             return self.links[0].run
-        reason = f"fusion '{self._fusion.name}' runs {len(self.kernels)} kernels, each of which has a {what}"
+        reason = f"fusion '{self.name}' runs {len(self.kernels)} kernels, each of which has a {what}"
         raise UnsupportedError(what=f"the {what} of several kernels", reason=reason, help=f"use {what}s")
 
     @property
@@ -105,7 +139,7 @@ class Chain(Executable):
 
     @property
     def name(self) -> str:
-        return self._fusion.name
+        return self._head.name
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -134,7 +168,7 @@ class Chain(Executable):
         targets = {} if given is None or is_direct or not self._are_apart(args, given, sizes) else dict(zip(self._outputs, given, strict=True))
         for number, link in enumerate(self.links):
             own = out if is_direct and link is last else None
-            is_alone = number in self._lone and not self._fusion.inputs
+            is_alone = number in self._lone and not self._head.inputs
             if own is None and given and (is_alone or not targets.keys().isdisjoint(link.outputs)):
                 own = self._made(link, given[0], sizes, stream, targets)
             for name in link.arguments:
@@ -151,7 +185,7 @@ class Chain(Executable):
         if out is None or is_direct or targets:
             return results
         if self._copies is None:
-            self._copies = copies_of(self._fusion.name, self._fusion.outputs, self.backend)
+            self._copies = copies_of(self.name, self.fusion.outputs, self.backend)
         return self._copies(*results, out=out, stream=stream, seed=seed)
 
     def _are_apart(self, args: tuple[Any, ...], given: tuple[Any, ...], sizes: dict[str, int]) -> bool:
@@ -164,8 +198,8 @@ class Chain(Executable):
         if not made.issuperset(self._outputs) or len({*self._outputs}) < len(self._outputs) or len(given) != len(self._outputs):
             return False
         try:
-            fit = all(holds(a, self._shape(tv, sizes), tv.dtype) for tv, a in zip(self._fusion.outputs, given, strict=True))
-            ranges = [addresses(a) for a in (*given, *args[: len(self._fusion.inputs)])]
+            fit = all(holds(a, self._shape(tv, sizes), tv.dtype) for tv, a in zip(self.fusion.outputs, given, strict=True))
+            ranges = [addresses(a) for a in (*given, *args[: len(self._head.inputs)])]
         except (Unfit, AttributeError, KeyError):
             return False
         return fit and not any(ranges_overlap(ranges[k], other) for k in range(len(given)) for other in ranges[k + 1 :])
@@ -179,11 +213,11 @@ class Chain(Executable):
         from taskfuse.runtime.arrays import empty
 
         made: list[Any] = []
-        for tv in map(self._fusion.tensor, link.outputs):
+        for tv in map(self.fusion.tensor, link.outputs):
             try:
                 made.append(targets[tv.name] if tv.name in targets else empty(like, self._shape(tv, sizes), tv.dtype, None, stream))
             except Unfit as unfit:
-                raise OutputError(index=0, fusion=self._fusion.name, reason=f"'{tv.name}' is made beside it: {unfit.reason}", help=unfit.help) from None
+                raise OutputError(index=0, fusion=self.name, reason=f"'{tv.name}' is made beside it: {unfit.reason}", help=unfit.help) from None
         return tuple(made)
 
     def _learn(self, args: tuple[Any, ...], given: tuple[Any, ...] | None, values: dict[str, Any]) -> None:
@@ -210,10 +244,10 @@ class Chain(Executable):
     def _sizes(self, args: tuple[Any, ...]) -> dict[str, int]:
         """The values of the dimensions. There are as many arguments as wanted, and their shapes and integers agree, also between kernels."""
         self.check_count(len(args))
-        shapes = [getattr(a, "shape", None) for a in args[: len(self._fusion.inputs)]]
+        shapes = [getattr(a, "shape", None) for a in args[: len(self._head.inputs)]]
         known = [s for s in shapes if s is not None]
-        integers = args[len(args) - len(self._fusion.integers) :]
-        return bind_shapes(self._fusion, known, integers) if len(known) == len(shapes) else {}
+        integers = args[len(args) - len(self._head.integers) :]
+        return bind_shapes(self._head, known, integers) if len(known) == len(shapes) else {}
 
     def _named(self, error: InputError | OutputError, arguments: Sequence[str], outputs: Sequence[str] = ()) -> InputError | OutputError:
         """The error about an argument or an output of one kernel, as one of the call. What goes between kernels is neither."""
@@ -229,13 +263,13 @@ class Chain(Executable):
             if name not in of_call:
                 return error
             index = of_call.index(name)
-        return type(error)(index=index, fusion=self._fusion.name, reason=reason, notes=error.notes, help=error.help)
+        return type(error)(index=index, fusion=self.name, reason=reason, notes=error.notes, help=error.help)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Chain, (self._fusion, self.links, self.schedule)
+        return Chain, (self.fusion, self.links, self.schedule)
 
     def __repr__(self) -> str:
-        return f"Chain({self._fusion.name!r}, {len(self.kernels)} kernels, backend={self.backend!r})"
+        return f"Chain({self.name!r}, {len(self.kernels)} kernels, backend={self.backend!r})"
 
 
 def link(part: Fusion, run: Executable) -> Link:

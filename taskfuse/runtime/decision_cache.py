@@ -14,26 +14,31 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from taskfuse.cuda.cache import folder, keep
+from taskfuse.cuda.carried_code import take
 from taskfuse.cuda.kernel_interface import interface_from_text
 from taskfuse.cuda.nvrtc import installed_version
+from taskfuse.cuda.packed import packed_head, unpacked_head
 from taskfuse.cuda.present import found
 from taskfuse.cuda.ranges import small_extents
 from taskfuse.cuda.sources import sources
 from taskfuse.errors import FusionError, ParseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
+from taskfuse.lowering import LoweringOptions
 from taskfuse.options import Options, read_options
-from taskfuse.runtime.chain import Chain, Link
+from taskfuse.runtime.chain import Chain, Link, UnreadFusion, unread, views_of
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import CompiledKernel, Maker
 from taskfuse.runtime.proof import Standing, identity
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.schedule import Schedule
+from taskfuse.target import Target
 
-_FORM: Final = 2  # of what _packed makes
+_FORM: Final = 3  # of what _packed makes
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +75,23 @@ class DecisionCache:
         asked: the other inputs of the decision.
     """
 
-    __slots__ = ("_fusion", "_key", "_make", "_settings")
+    __slots__ = ("_fusion", "_key", "_make", "_settings", "_text")
 
     def __init__(self, fusion: Fusion, make: Maker, *asked: object) -> None:
         self._fusion = fusion
         self._make = make
         self._settings = read_options()
-        self._key = _key(fusion, make, asked, self._settings) if make.remembers and _is_on(self._settings) else None
+        self._text = _text(fusion) if make.remembers and _is_on(self._settings) else None
+        self._key = None if self._text is None else _key(self._text, make, asked, self._settings)
 
     def recall(self) -> Executable | None:
         """The executable in the cache, or ``None``."""
         content = self._content()
-        return None if content is None else restored(content, self._fusion, self._make, self._settings)
+        return None if content is None else restored(content, self._fusion, self._make, self._settings, self._text)
 
     def keep(self, run: Executable) -> None:
         """Write an executable for :meth:`recall` in later processes, if all its kernels are proved."""
-        if self._key is not None and (content := packed(run, self._fusion, self._settings)) is not None:
+        if self._key is not None and (content := packed(run, self._fusion, self._settings, self._make.options.target)) is not None:
             self._write(content)
 
     def outline(self) -> Outline | None:
@@ -116,11 +122,15 @@ class DecisionCache:
             keep(disk, self._key, json.dumps(content).encode())
 
 
-def packed(run: Executable, fusion: Fusion, settings: Options) -> dict[str, object] | None:
-    """An executable of ``fusion`` in JSON, for :func:`restored`; ``None`` if not all its kernels are proved, or it has no such form."""
+def packed(run: Executable, fusion: Fusion, settings: Options, target: Target | None = None) -> dict[str, object] | None:
+    """An executable of ``fusion`` in JSON, for :func:`restored`; ``None`` if not all its kernels are proved, or it has no such form.
+
+    Args:
+        target: the machine code for this GPU is part of it, as far as it is known already; ``None``: there is none.
+    """
     links = run.links if isinstance(run, Chain) else (Link(run, (), ()),)
     kernels = list(dict.fromkeys(link.run for link in links))
-    forms = [_packed_kernel(kernel, settings) for kernel in kernels]
+    forms = [_packed_kernel(kernel, settings, target) for kernel in kernels]
     if None in forms:
         return None
     content: dict[str, object] = {"kernels": forms, "schedule": _told(run.schedule), "links": None, "whole": None}
@@ -134,19 +144,29 @@ def packed(run: Executable, fusion: Fusion, settings: Options) -> dict[str, obje
     return content
 
 
-def restored(content: Mapping[str, Any], fusion: Fusion, make: Maker, settings: Options) -> Executable | None:
+def restored(content: Mapping[str, Any], fusion: Fusion, make: Maker, settings: Options, text: str | None = None) -> Executable | None:
     """The executable that :func:`packed` gave, without the body of its kernels, which is parsed on demand; ``None`` if it is not in that form, or nothing is
-    proved of it by these files."""
+    proved of it by these files.
+
+    Args:
+        text: that of the fusion, if it is known: it is then no more copied than a call needs.
+    """
     try:
         kernels = [_made_kernel(form, make, settings) for form in content["kernels"]]
         if content["links"] is None:
             (run,) = kernels
             return run
         links = [Link(kernels[k], tuple(map(str, arguments)), tuple(map(str, outputs))) for k, arguments, outputs in content["links"]]
-        whole = copy_fusion(fusion)[0] if content["whole"] is None else parse_fusion(content["whole"])
-        return Chain(whole, links, _schedule(content["schedule"]))
+        return Chain(_whole(content["whole"], text, fusion, links), links, _schedule(content["schedule"]))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, ParseError, FusionError):
         return None
+
+
+def _whole(found: str | None, text: str | None, fusion: Fusion, links: Sequence[Link]) -> Fusion | UnreadFusion:
+    """What several kernels compute: ``found`` in the cache, or ``fusion``, which its user may change from now on."""
+    if found is not None:
+        return parse_fusion(found)
+    return copy_fusion(fusion)[0] if text is None or views_of(fusion.arguments, links) else unread(text, fusion)
 
 
 def _is_on(settings: Options) -> bool:
@@ -154,30 +174,44 @@ def _is_on(settings: Options) -> bool:
     return settings.cache_bytes > 0 and settings.cache_plans and settings.verify and not (settings.always_compile or settings.dump or settings.dump_steps)
 
 
-def _key(fusion: Fusion, make: Maker, asked: Sequence[object], settings: Options) -> str | None:
-    """The key of a decision; ``None``: the fusion has no text, or a setting no form."""
+def _text(fusion: Fusion) -> str | None:
+    """The text of a fusion; ``None``: it has none."""
     try:
-        text = str(fusion)
+        return str(fusion)
     except FusionError:
         return None
-    gpu = [repr(present), installed_version()] if (present := found()) is not None else None
-    parts = ["decision", _FORM, sources(settings).all, text, *map(repr, make.asked), settings.backend, gpu, *map(repr, asked)]
+
+
+def _key(text: str, make: Maker, asked: Sequence[object], settings: Options) -> str:
+    """The key of a decision."""
+    gpu = [_shown(present), installed_version()] if (present := found()) is not None else None
+    parts = ["decision", _FORM, sources(settings).all, text, *map(_shown, make.asked), settings.backend, gpu, *map(_shown, asked)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _packed_kernel(run: Executable, settings: Options) -> dict[str, object] | None:
+def _shown(value: object) -> str:
+    return _long(value) if isinstance(value, Target | LoweringOptions) else repr(value)
+
+
+_long = lru_cache(64)(repr)
+"""Of what hundreds of figures make: several are asked for in each call, and equal ones again and again."""
+
+
+def _packed_kernel(run: Executable, settings: Options, target: Target | None) -> dict[str, object] | None:
     """A kernel in JSON; ``None``: there are several, or it is not proved."""
     if not isinstance(run, CompiledKernel) or run.standing is None:
         return None
     interface = run.interface
     return {
         "text": interface.text,
+        "head": packed_head(interface.head),
         "accessed": sorted(interface.accessed),
         "vectors": dict(interface.vectors),
         "small": small_extents(interface.whole()),
         "standing": run.standing.value,
         "of": identity(interface.text, settings),
         "schedule": _told(run.schedule),
+        "code": None if target is None else run.packed_code(target),
     }
 
 
@@ -187,7 +221,9 @@ def _made_kernel(form: Mapping[str, Any], make: Maker, settings: Options) -> Com
     if identity(text, settings) != form["of"]:
         raise ValueError("proved of another kernel, or by another checker")
     vectors = {str(name): int(size) for name, size in form["vectors"].items()}
-    interface = interface_from_text(text, form["accessed"], vectors, form["small"])
+    interface = interface_from_text(text, form["accessed"], vectors, form["small"], unpacked_head(form["head"]))
+    if form["code"] is not None:
+        take(form["code"], interface)
     return make.remembered(interface, _schedule(form["schedule"]), Standing(form["standing"]))
 
 

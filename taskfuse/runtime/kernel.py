@@ -151,7 +151,7 @@ class CompiledKernel(Executable):
         """
         from taskfuse.cuda.fit import check_code  # only who has a GPU pays for its import
 
-        check_code(self.kernel, target, self._arch, self._fast_math)
+        check_code(self.interface, target, self._arch, self._fast_math)
 
     def lost_registers(self, target: Target) -> float:
         """The bytes that registers spill in its machine code, and of arrays in local memory; infinite if products wait for their registers, or budgets of
@@ -162,7 +162,15 @@ class CompiledKernel(Executable):
         """
         from taskfuse.cuda.fit import lost_registers  # only who has a GPU pays for its import
 
-        return lost_registers(self.kernel, target, self._arch, self._fast_math)
+        return lost_registers(self.interface, target, self._arch, self._fast_math)
+
+    def packed_code(self, target: Target) -> dict[str, Any] | None:
+        """Its machine code in JSON, for :func:`taskfuse.cuda.carried_code.take`; ``None`` if none was made yet, or the compiler complained."""
+        if not self.is_for_gpu:
+            return None
+        from taskfuse.cuda.fit import packed_code  # only who has a GPU pays for its import
+
+        return packed_code(self.interface, target, self._arch, self._fast_math)
 
     def _with_inputs(self, args: tuple[Any, ...], out: Any, stream: Any) -> tuple[Any, ...]:
         """Arrays for all outputs: for some the arrays of inputs. Raises :class:`OutputError` if ``out`` has others for these."""

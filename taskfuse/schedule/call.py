@@ -8,10 +8,10 @@ from typing import Any, SupportsIndex, cast
 
 from taskfuse.errors import ScheduleError, shown
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.expr import Assemble, Read, Reduction, Update
+from taskfuse.ir.expr import Assemble, Reduction, Update
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ZERO, Const
-from taskfuse.ir.storage import has_code, producers, resolve
+from taskfuse.ir.scalar import Const
+from taskfuse.ir.storage import behind, has_code, producers
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
@@ -178,4 +178,4 @@ def inlined_producers(tv: TensorView) -> tuple[TensorView, ...]:
 
 def storage_of(tv: TensorView) -> TensorView:
     """The tensor whose storage holds the elements of ``tv``: itself unless it is a view."""
-    return resolve(tv.fusion, Read(tv, (ZERO,) * tv.ndim)).tensor
+    return behind(tv.fusion, tv)

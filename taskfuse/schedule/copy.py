@@ -141,8 +141,8 @@ class _Copier:
             if tv not in copies:
                 copies[tv] = TensorView(self.into, tv.id, tv.name, w.dtype, self._domain(w.root), self._domain(w.logical), tv.location)
         for tv, w in found.items():
-            expr = rebuilt(w.expr, lambda r: self._read(r, copies), leaf=self._leaf, index=self._scalar, output=copies[tv])
-            kept = expr if self.fusion.definition(tv) is not w.expr else self.into.definition(copies[tv]) or expr
+            copied = self.into.definition(copies[tv]) if self.fusion.definition(tv) is w.expr else None
+            kept = copied or rebuilt(w.expr, lambda r: self._read(r, copies), leaf=self._leaf, index=self._scalar, output=copies[tv])
             self.into.set_written(copies[tv], Written(kept, self._domain(w.root), self._domain(w.logical), w.dtype), self.fusion.replaced_at(tv))
 
     def _name(self, tv: TensorView) -> str:
@@ -153,9 +153,8 @@ class _Copier:
     def _tensor(self, tv: TensorView, first: int) -> TensorView:
         name = self.names.values.get(tv.name, tv.name)
         root, logical = self._domain(tv.root), self._domain(tv.logical)
-        copy = self.into.new_tensor(root, tv.dtype, logical=logical, name=name, location=tv.location)
+        copy = self.into.new_tensor(root, tv.dtype, logical=logical, name=name, location=tv.location, schedule=self._schedule(tv.schedule))
         copy.id = first + tv.id
-        copy.schedule = self._schedule(tv.schedule)
         return copy
 
     # -- axes -----------------------------------------------------------------------------------------------------------------------
@@ -206,6 +205,8 @@ class _Copier:
     # -- math -----------------------------------------------------------------------------------------------------------------------
 
     def _read(self, r: Read, tensors: Mapping[TensorView, TensorView]) -> Read:
+        if not self._symbols:
+            return Read(tensors[r.tensor], r.index, r.valid)
         return Read(tensors[r.tensor], tuple(map(self._scalar, r.index)), self._scalar(r.valid))
 
     def _leaf(self, o: Leaf) -> Leaf:

@@ -15,7 +15,7 @@ from taskfuse.errors import shown
 from taskfuse.ir.axes import axis, is_value_symbol, iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, simplify, substitute
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, simplify, substitute
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -118,10 +118,18 @@ def _is_view_of(fusion: Fusion, view: TensorView, tensor: TensorView, shape: Seq
 
 def own_index(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[Expr, ...]:
     """The index of a storage read of ``expr``, simplified by what its iteration symbols can be."""
+    root = expr.output.root
+    if all(isinstance(e, Const) or ((k := iteration_position(e)) is not None and _is_long(root[k].extent)) for e in read.index):
+        return read.index
     facts = fusion.facts()
-    for k, a in enumerate(expr.output.root):
+    for k, a in enumerate(root):
         facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
     return tuple(simplify(e, facts) for e in read.index)
+
+
+def _is_long(extent: Expr) -> bool:
+    """True for a constant greater than 1: nothing is known of the index of such an axis but its range."""
+    return isinstance(extent, Const) and extent.value > 1
 
 
 def is_whole(expr: MathExpr, read: Read, index: tuple[Expr, ...]) -> bool:

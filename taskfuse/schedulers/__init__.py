@@ -13,6 +13,7 @@ from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.mma_gemm import MmaGemmConfig, mma_gemm
 from taskfuse.schedulers.nested_sums import NestedSumConfig, nested_sums
 from taskfuse.schedulers.normalization import normalization
+from taskfuse.schedulers.one_walk import OneWalkConfig, one_walk
 from taskfuse.schedulers.online import online
 from taskfuse.schedulers.online_cost import OnlineConfig
 from taskfuse.schedulers.persistent_buffers import Keep
@@ -43,6 +44,7 @@ __all__ = [
     "MatmulKind",
     "MmaGemmConfig",
     "NestedSumConfig",
+    "OneWalkConfig",
     "OnlineConfig",
     "Option",
     "PointwiseConfig",
@@ -65,6 +67,7 @@ __all__ = [
     "mma_gemm",
     "nested_sums",
     "normalization",
+    "one_walk",
     "online",
     "pointwise",
     "products",

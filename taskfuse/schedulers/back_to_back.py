@@ -66,11 +66,11 @@ def back_to_back(
     check_fits(fusion, found, chosen, target)
     trial = copy_fusion(fusion)[0]
     try:
-        _BackToBackWalk(Script(trial), find(trial), chosen).apply()  # what is refused leaves the fusion as it is
+        BackToBackWalk(Script(trial), find(trial), chosen).apply()  # what is refused leaves the fusion as it is
     except ScheduleError as error:
         raise refuse(fusion, NAME, error.message.splitlines()[0], error.help) from error
     script = Script(fusion)
-    _BackToBackWalk(script, found, chosen).apply()
+    BackToBackWalk(script, found, chosen).apply()
     option = next((o for o in alternatives if o.config == chosen), Option(chosen, alternatives[0].us))
     first, last = (", ".join(tv.name for tv in tvs) for tvs in (found.first, found.last))
     return Chosen(NAME, f"{first}, then {last}", option, alternatives, config is not None, script.text)
@@ -86,8 +86,15 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 # -- what is found ------------------------------------------------------------------------------------------------------------------
 
 
-def find(fusion: Fusion) -> BackToBack:
-    """The products and their axes. Raises :class:`UnsupportedError`."""
+def find(fusion: Fusion, beside: Sequence[TensorView] = ()) -> BackToBack:
+    """The products and their axes.
+
+    Args:
+        beside: last products that are left out, and so are the outputs that depend on them.
+
+    Raises:
+        UnsupportedError: this is another fusion.
+    """
     exprs = needed(fusion)
     reductions = [e for e in exprs if isinstance(e, Reduction)]
     products = [e for e in reductions if matrices(fusion, e) is not None]
@@ -99,14 +106,14 @@ def find(fusion: Fusion) -> BackToBack:
             "tf.compile cuts other fusions",
         )
     for e in products:
-        check_product(fusion, NAME, e, _factors(fusion, e.output))
+        check_product(fusion, NAME, e, walk_factors(fusion, e.output))
     first = tuple(e.output for e in products if all(is_given(fusion, o) for o in e.operands))
-    last = tuple(e.output for e in products if not among(e.output, first))
+    last = tuple(e.output for e in products if not among(e.output, (*first, *beside)))
     if not first or not last or not all(depends(fusion, tv, first, [t for t in last if t is not tv]) for tv in last):
         raise refuse(fusion, NAME, "it has no products of inputs, or another product does not depend on them")
-    if not all(depends(fusion, out, last) for out in fusion.outputs):
+    if not all(depends(fusion, out, (*last, *beside)) for out in fusion.outputs):
         raise refuse(fusion, NAME, "an output does not depend on a last product", "move it to a separate fusion")
-    found = {tv: _factors(fusion, tv) for tv in (*first, *last)}
+    found = {tv: walk_factors(fusion, tv) for tv in (*first, *last)}
     several = next((tv for tv, two in found.items() if len(two.summed) != 1), None)
     if several is not None:
         raise refuse(fusion, NAME, f"{several.name} sums over several axes")
@@ -116,7 +123,7 @@ def find(fusion: Fusion) -> BackToBack:
         raise refuse(fusion, NAME, "the last products sum over different axes")
     if walked.extent is ONE:
         raise refuse(fusion, NAME, "the last products sum over one element", "without tensor cores such products are as fast")
-    known = {tv: _sides(keys, tv, found[tv], walked) for tv in first}
+    known = {tv: walk_sides(keys, tv, found[tv], walked) for tv in first}
     if not all(len(s.rows) == 1 and len(s.columns) == 1 and keys.equal(tv.root[next(iter(s.columns))], walked) for tv, s in known.items()):
         raise refuse(fusion, NAME, "a first product has more than one axis of rows, or lacks the axis that the last ones sum")
     rows = {tv: next(iter(known[tv].rows)) for tv in first}
@@ -139,11 +146,11 @@ def find(fusion: Fusion) -> BackToBack:
     step = next(p for p, a in enumerate(one.root) if keys.equal(a, walked))
     depths, columns = tuple(numbers[: len(first)]), tuple(numbers[len(first) :])
     streamed = {known[tv].b.tensor: n for tv, n in zip(first, depths, strict=True)} | {given[tv].b.tensor: n for tv, n in zip(last, columns, strict=True)}
-    has_columns = any(_reads(fusion, e, walked, row) for e in exprs if isinstance(e, Pointwise))
+    has_columns = any(values_read(fusion, e, walked, row) for e in exprs if isinstance(e, Pointwise))
     return BackToBack(first, last, batch, rows[one], step, depths, columns, tuple(streamed.items()), _end(fusion, last), has_columns)
 
 
-def _reads(fusion: Fusion, expr: Pointwise, one: Axis, other: Axis) -> list[int]:
+def values_read(fusion: Fusion, expr: Pointwise, one: Axis, other: Axis) -> list[int]:
     """The operands of a function with two axes that have the first of them, and not the second, and are given."""
     keys = Keys(fusion)
     names = [next((f"i{p}" for p, a in enumerate(expr.output.root) if keys.equal(a, x)), "") for x in (one, other)]
@@ -161,14 +168,15 @@ def _end(fusion: Fusion, last: Sequence[TensorView]) -> bool | None:
     return False if all(masked_start(fusion, e, k) is not None for e, k in exprs) else None
 
 
-def _factors(fusion: Fusion, tv: TensorView) -> Factors:
+def walk_factors(fusion: Fusion, tv: TensorView) -> Factors:
+    """The factors of a product."""
     expr = fusion.definition(tv)
     found = matrices(fusion, expr) if isinstance(expr, Reduction) else None
     assert found is not None
     return found
 
 
-def _sides(keys: Keys, tv: TensorView, two: Factors, along: Axis) -> Factors:
+def walk_sides(keys: Keys, tv: TensorView, two: Factors, along: Axis) -> Factors:
     """The factors of a first product, that with the rows first: columns are along an axis that is walked."""
     return two if any(keys.equal(tv.root[p], along) for p in two.columns) else two.swapped()
 
@@ -176,7 +184,7 @@ def _sides(keys: Keys, tv: TensorView, two: Factors, along: Axis) -> Factors:
 # -- the schedule -------------------------------------------------------------------------------------------------------------------
 
 
-class _BackToBackWalk:
+class BackToBackWalk:
     """The calls. Axes stand [batch.., rows of blocks, chunk, warpgroup, | warp, row, pair, ...]."""
 
     def __init__(self, script: Script, found: BackToBack, config: BackToBackConfig) -> None:
@@ -185,13 +193,15 @@ class _BackToBackWalk:
         """Axes of blocks beside the rows."""
         self.head = self.batch + 1
         """The place of the loop over the chunks."""
+        self.apart: list[TensorView] = []
+        """Tensors that a derived walk places by itself."""
 
     def apply(self) -> None:
         """Make the calls."""
-        script, config = self.script, self.config
+        script = self.script
         script.comment("one walk")
         names = [tv.name for tv in self.found.first]
-        walk = script.cascade(self.found.last, config.chunk, rows=config.rows)
+        walk = self._cascade()
         self.last = self.found.last
         self.first = tuple(tv for tv in walk if isinstance(tv.definition, Reduction) and not among(tv, self.last))
         assert len(self.first) == len(names)
@@ -202,8 +212,7 @@ class _BackToBackWalk:
         self._tiles()
         self._registers()
         script.comment("products, from Shared memory and from registers")
-        for tv in self.first:
-            multiply(script, tv, self.head + 2, config.chunk)
+        self._multiply_first()
         for tv, columns in zip(self.last, self.found.columns, strict=True):
             multiply(script, tv, self.head + 2, columns)
         self._rings()
@@ -212,31 +221,43 @@ class _BackToBackWalk:
         script.comment("roles")
         self._roles()
 
+    def _cascade(self) -> tuple[TensorView, ...]:
+        return self.script.cascade(self.found.last, self.config.chunk, rows=self.config.rows)
+
+    def _multiply_first(self) -> None:
+        for tv in self.first:
+            multiply(self.script, tv, self.head + 2, self.config.chunk)
+
+    def _outputs(self) -> list[TensorView]:
+        """The outputs that depend on the last products."""
+        return [tv for tv in self.fusion.outputs if not tv.is_input]
+
     def _copies(self) -> None:
         """Factors as the products read them, and what chunks read of rows alone."""
         fusion, script = self.fusion, self.script
-        outs = [tv for tv in fusion.outputs if not tv.is_input]
+        outs = self._outputs()
         made = {out: script.new(out, "cache_fork") for out in outs if out.uses}  # results that others read are copies of what these read
         made |= {out: script.new(out, "cache_before") for out in self.last if out.is_output and out not in made}
         self.last = tuple(made.get(tv, tv) for tv in self.last)
         self.stored = [(script.new(tv, "cache_before"), tv) for tv in outs if tv.dtype.itemsize == ITEMSIZE]
         self.wide = [tv for tv in outs if tv.dtype.itemsize != ITEMSIZE]
+        self.values: list[TensorView] = []  # what chunks read along the walked axis alone, as tiles
         self.held: list[TensorView] = []
         self.streamed: list[TensorView] = []
         keys, (_, element) = Keys(fusion), self._walked(self.last[0])
         for tv in self.first:
-            sides = _sides(keys, tv, _factors(fusion, tv), element)
+            sides = walk_sides(keys, tv, walk_factors(fusion, tv), element)
             self.held.append(copied(script, tv, sides.places[0]))
             self._stream(tv, sides.places[1])
         for tv in self.last:
-            two = _factors(fusion, tv)
+            two = walk_factors(fusion, tv)
             place = next(k for k, r in zip(two.places, (two.a, two.b), strict=True) if not depends(fusion, r.tensor, self.first))
             self._stream(tv, place)
         for tv in (*self.held, *self.streamed):
             script.on(tv).set_memory_type(MemoryType.Shared)
         row = self._row(self.first[0])
         for e in needed(fusion):
-            for k in _reads(fusion, e, row, element) if isinstance(e, Pointwise) and not among(e.output, self.held) else ():
+            for k in values_read(fusion, e, row, element) if isinstance(e, Pointwise) and not among(e.output, self.held) else ():
                 o = storage_operands(fusion, e)[k]
                 assert isinstance(o, Read)
                 script.new(o.tensor, "cache_after", e.output, k)
@@ -260,8 +281,8 @@ class _BackToBackWalk:
         def has(tv: TensorView, a: Axis) -> bool:
             return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
 
-        code = [e.output for e in needed(fusion) if not fusion.is_view(e.output)]
-        factors = [*self.held, *self.streamed]
+        code = [e.output for e in needed(fusion) if not fusion.is_view(e.output) and not among(e.output, self.apart)]
+        factors = [*self.held, *self.streamed, *self.values]
         mine = [tv for tv in code if not among(tv, [*factors, *self.first, *self.last])]
         self.chunks = [tv for tv in mine if has(tv, along) and has(tv, element)]
         self.results = [[tv for tv in mine if depends(fusion, tv, (last,))] for last in self.last]
@@ -274,7 +295,7 @@ class _BackToBackWalk:
     def _row(self, tv: TensorView) -> Axis:
         """The axis of the rows of a first product."""
         _, element = self._walked(self.last[0])  # of one chunk alone there is no axis of chunks
-        sides = _sides(Keys(self.fusion), tv, _factors(self.fusion, tv), element)
+        sides = walk_sides(Keys(self.fusion), tv, walk_factors(self.fusion, tv), element)
         return tv.root[next(iter(sides.rows))]
 
     # -- loops ------------------------------------------------------------------------------------------------------------------------
@@ -290,7 +311,7 @@ class _BackToBackWalk:
             call.reorder(order)
         self._blocks(call)
         call.reorder({head: head + 1})
-        call.propagate(self.streamed, head + 1)
+        call.propagate([*self.streamed, *self.values], head + 1)
         call.propagate(self.held, head)
         call.split(head + 1, WGMMA_ROWS)
         call.bind(head + 1, P.TIDy)
@@ -311,8 +332,7 @@ class _BackToBackWalk:
     def _registers(self) -> None:
         """As the tensor cores hold sums: [.., warp, row, pair, columns / 8, half, element]; what has rows alone, without the columns."""
         script, tile, keys = self.script, self.head + 2, Keys(self.fusion)
-        for tv in self.chunks:
-            script.on(tv).fragment((tile, tile + 1))
+        self._fragments()
         row, ref = self._row(self.first[0]), self.first[0]
         script.comment("results: [batch.., rows of blocks, warpgroup, | warp, row, pair, half, columns / 8, element]")
         arranged: list[TensorView] = []
@@ -329,10 +349,14 @@ class _BackToBackWalk:
             script.parallelize_like(one, results)
             arranged.append(one)
         script.on(arranged[0]).propagate(self.rows, tile + 3)
-        script.parallelize_like(ref, [*self.held, *self.streamed, *self.first, *self.chunks, *self.last])
+        script.parallelize_like(ref, [*self.held, *self.streamed, *self.values, *self.first, *self.chunks, *self.last])
         script.parallelize_like(arranged[0], self.rows)
         for out in (*(out for _, out in self.stored), *self.wide):
             script.on(out).bind(-1, P.Vectorize)
+
+    def _fragments(self) -> None:
+        for tv in self.chunks:
+            self.script.on(tv).fragment((self.head + 2, self.head + 3))
 
     def _batch(self, ref: TensorView) -> list[int]:
         """Positions of the batch axes of a first product by chunks."""
@@ -348,10 +372,14 @@ class _BackToBackWalk:
                 call.circular_buffer(self.config.stages)
             call.set_atom(atoms.TMA_LOAD, (-2, -1))
 
+    def _inside(self) -> list[TensorView]:
+        """What is computed for each chunk, apart from the sums."""
+        return [*self.streamed, *self.values, *self.first, *self.chunks]
+
     def _share(self) -> None:
         script, head = self.script, self.head
         results = [tv for group in self.results for tv in group]
-        inside = [*self.streamed, *self.first, *self.chunks]
+        inside = self._inside()
         kept = [*self.held, *inside, *self.last, *self.rows, *results]
         every = [e.output for e in self.fusion.exprs() if among(e.output, kept) and not e.output.is_output]
         share_walk(script, every, inside, head)

@@ -65,9 +65,11 @@ def _products(fusion: Fusion) -> list[Reduction]:
     """Reductions of two tensors, each of which has an axis that the other lacks, at whatever index that is."""
     found: list[Reduction] = []
     for expr in needed(fusion):
+        if not isinstance(expr, Reduction):
+            continue
         simplified = [replace(read, index=own_index(fusion, expr, read)) for read in storage_reads(fusion, expr)]
         two = factors(fusion, expr, simplified)
-        if two is not None and isinstance(expr, Reduction) and two.rows and two.columns and two.shared:
+        if two is not None and two.rows and two.columns and two.shared:
             found.append(expr)
     return found
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.contraction import Factors, MatrixAxes, classified, factors
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -21,6 +22,7 @@ from taskfuse.ir.scalar import TRUE, ge, is_multiple, prove
 from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.schedule.recompute import reduces_one
 from taskfuse.schedulers.elementwise import is_aligned, recompute_all
 from taskfuse.schedulers.factors import at_axes, chosen_by_batch
 from taskfuse.schedulers.instructions import cost
@@ -155,6 +157,18 @@ def deal_tiles(script: Script, problem: PairReduction, result: TensorView, tile:
     return call
 
 
+def check_one(fusion: Fusion, scheduler: str) -> None:
+    """Refuse a fusion that has several reductions, however it is changed: one of axes of one element may become elementwise (:func:`reduces_one`)."""
+    exprs = needed(fusion)
+    found = [e for e in exprs if isinstance(e, Reduction)]
+    if len(found) > 1 and all(isinstance(e, Reduction | Pointwise | View) for e in exprs) and not any(reduces_one(fusion, e) for e in found):
+        raise _several(fusion, scheduler, len(found))
+
+
+def _several(fusion: Fusion, scheduler: str, count: int) -> UnsupportedError:
+    return refuse(fusion, scheduler, f"it takes one contraction, and there are {count} reductions", "use a separate fusion for each")
+
+
 def _contraction(fusion: Fusion, scheduler: str) -> tuple[Reduction, tuple[MathExpr, ...]]:
     """The one reduction, and the inner tensors. Checks that all tensors read at their own points."""
     exprs = needed(fusion)
@@ -165,7 +179,7 @@ def _contraction(fusion: Fusion, scheduler: str) -> tuple[Reduction, tuple[MathE
         elif not isinstance(expr, Pointwise | View):
             raise refuse(fusion, scheduler, f"{expr.output.name} is not computed element by element", "move it to a separate fusion")
     if len(found) != 1:
-        raise refuse(fusion, scheduler, f"it takes one contraction, and there are {len(found)} reductions", "use a separate fusion for each")
+        raise _several(fusion, scheduler, len(found))
     (contraction,) = found
     behind = {contraction.output}
     body = {contraction.output}

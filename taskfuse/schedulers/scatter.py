@@ -1,10 +1,10 @@
 """``tf.schedulers.scatter``: elementwise functions that are added to elements which data names (scatter form of ``tf.index_add`` and others).
 
-    parts of the outputs: [trips of a block, block, thread, vector]
+    parts of the outputs: [block, trips of a block, thread, vector]
 
 All elements are stored first; then, past a barrier of the grid, each thread updates elements in their place, one after the other, or neighbors by one
 instruction: float32 along a last axis at whose elements no index points. Blocks are as many as are resident together, and take turns at the points.
-What is updated more than a few times costs its turns: there, threads wait for each other.
+What is updated more than a few times costs its turns, unless threads combine the updates before (:mod:`taskfuse.cuda.combined_updates`).
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ from taskfuse.target import DEFAULT, SECTOR_BYTES, VECTOR_BYTES, Target
 THREADS = 256
 RESIDENT = 4
 """Blocks of a multiprocessor."""
+UPDATED_TOGETHER = 1024
+"""Bytes of memory in which updates take turns."""
 AROUND = 3
 """The loops around what a thread has at once."""
 
@@ -219,15 +221,17 @@ def _check(fusion: Fusion) -> None:
 
 
 def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int], vector: int, threads: int) -> float:
-    """Microseconds: bytes and instructions, the updates' own, the barrier, and the turns at one element. Or the loads and stores that the nests of the parts
-    wait for, one nest after another."""
+    """Microseconds: bytes and instructions, the updates' own, the barrier, and the turns of updates of neighbors. Or the loads and stores
+    that the nests of the parts wait for, one nest after another."""
     total, target = work(fusion, extent), extent.target
     moved = turns = 0.0
     for out in fusion.outputs:
         expr = fusion.definition(out)
         assert isinstance(expr, Assemble)
-        sent = sum(points[p.tensor] for p in expr.parts if isinstance(fusion.definition(p.tensor), Update))
-        turns += sent / extent.elements(out)
+        updates = [p.tensor for p in expr.parts if isinstance(fusion.definition(p.tensor), Update)]
+        sent = sum(points[tv] for tv in updates)
+        made = sum(points[tv] / (vector if _fits(fusion, tv, vector) else 1) for tv in updates)
+        turns += made / max(1.0, extent.elements(out) * out.dtype.itemsize / UPDATED_TOGETHER)
         moved += min(2.0 * sent * out.dtype.itemsize, float(sent * SECTOR_BYTES))
     total = replace(total, stored=total.stored + moved, instructions=total.instructions / vector)
     trips = (max(1.0, n / threads / (vector if _fits(fusion, tv, vector) else 1)) for tv, n in points.items())
@@ -249,8 +253,9 @@ def _stays_in_block(fusion: Fusion, out: TensorView, vector: int, extent: Sizes)
 
 
 def _loops(script: Script, root: TensorView, config: ScatterConfig, vector: int) -> None:
-    """[trips, blocks, threads, vector]."""
-    call = script.on(root)
+    """[blocks, trips, threads, vector]: points that a thread updates one after another lie near each other, as those of one element often do. Where an extent
+    is a symbol, [trips, blocks, threads, vector]: of a number of trips that depends on it, little is proved."""
+    call, is_known = script.on(root), all(isinstance(a.extent, Const) for a in root.root)
     if not root.root:
         return
     if vector > 1:
@@ -258,5 +263,8 @@ def _loops(script: Script, root: TensorView, config: ScatterConfig, vector: int)
     for _ in root.root[1:]:
         call.merge(0)
     call.split(0, config.threads)
-    call.split(0, config.blocks)
-    call.bind(1, P.BIDx).bind(2, P.TIDx)
+    if is_known:
+        call.split(0, config.blocks, False).bind(0, P.BIDx)
+    else:
+        call.split(0, config.blocks).bind(1, P.BIDx)
+    call.bind(2, P.TIDx)

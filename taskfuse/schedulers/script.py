@@ -184,6 +184,11 @@ class Script:
                 self.fusion.inline_at(tensors, position)
                 self._write(text)
 
+    def order(self, tensors: Sequence[TensorView]) -> None:
+        """:meth:`Fusion.order`."""
+        self._write(f"fusion.order({self.spell(list(tensors))})")
+        self.fusion.order(tensors)
+
     def resident_blocks(self, count: int) -> None:
         """:meth:`Fusion.resident_blocks`."""
         self.fusion.resident_blocks(count)

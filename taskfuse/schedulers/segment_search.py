@@ -27,7 +27,7 @@ from taskfuse.schedulers.apart import atoms
 from taskfuse.schedulers.auto import multiplies
 from taskfuse.schedulers.beside import GAIN, SMALL, groups, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
-from taskfuse.schedulers.candidates import Trial, tried
+from taskfuse.schedulers.candidates import Candidate, Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.schedule import Chosen, Sizes
 from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates, RowViews, Ways
@@ -99,6 +99,7 @@ class Search:
         self._trusted: set[Segment] = set()
         self._sizes: dict[TensorView, float] = {}
         self._through: dict[Segment, frozenset[TensorView]] = {}
+        self._after: dict[Segment, Segment] = {}
         start = self._start() if begun is None else self._as_in(begun.segments)
         self._segments = self._sorted(self._joined(self._walked_together(start)))
 
@@ -116,21 +117,22 @@ class Search:
     def least(self) -> float:
         """Microseconds of the segments if all that may be side by side in one launch take no other, and fill what each leaves idle, which is taken for as much
         as a launch that overlaps nothing; ``inf`` while one has no kernel."""
-        steps = [self._step(p) for p in self._segments]
-        made = [step for step in steps if step is not None]
-        if len(made) < len(steps):
+        found = self._candidates(self._segments)
+        if found is None:
             return inf
-        _, together = self._groups(self._segments, made)
+        _, together = self._groups(self._segments, found)
         return self.us - self.target.alone_us(0.0) * sum(len(group) - 1 for group in together)
 
     def crossed(self) -> list[tuple[TensorView, tuple[TensorView, ...]]]:
         """The tensors that segments read of others, each with its readers in one of them; those that are made last come first."""
+        number = {tv: k for k, p in enumerate(self._segments) for tv in p}
         found: list[tuple[TensorView, tuple[TensorView, ...]]] = []
         for tv in reversed(self.tensors):
-            for p in self._segments:
-                readers = tuple(sorted(self.readers[tv] & p, key=self.place.__getitem__))
-                if readers and tv not in p:
-                    found.append((tv, readers))
+            apart: dict[int, list[TensorView]] = {}
+            for reader in sorted(self.readers[tv], key=self.place.__getitem__):
+                if number[reader] != number[tv]:
+                    apart.setdefault(number[reader], []).append(reader)
+            found += [(tv, tuple(apart[k])) for k in sorted(apart)]
         return found
 
     def _us_of(self, segments: Sequence[Segment]) -> float:
@@ -180,22 +182,22 @@ class Search:
             heads[group[0]] = SegmentStep(found.fusion, came.schedule.expected_by_count(), tensors, None, views, parts, found.call)
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
-    def _groups(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> tuple[list[int], list[list[int]]]:
+    def _groups(self, segments: Sequence[Segment], kernels: Sequence[Candidate | SegmentStep]) -> tuple[list[int], list[list[int]]]:
         """The level of each segment, and which may share a launch."""
-        level = self._levels(segments, steps)
-        return level, groups([step.fusion for step in steps], [step.schedule for step in steps], level, self.target.launch_us)
+        level = self._levels(segments, kernels)
+        return level, groups([kernel.fusion for kernel in kernels], [kernel.schedule for kernel in kernels], level, self.target.launch_us)
 
-    def _levels(self, segments: Sequence[Segment], steps: Sequence[SegmentStep]) -> list[int]:
+    def _levels(self, segments: Sequence[Segment], kernels: Sequence[Candidate | SegmentStep]) -> list[int]:
         own = {tv: k for k, p in enumerate(segments) for tv in p}
         needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
-        return levels(needs, [multiplies(step.schedule) for step in steps])
+        return levels(needs, [multiplies(kernel.schedule) for kernel in kernels])
 
     def _by_levels(self, segments: list[Segment]) -> list[Segment]:
         """The segments in the order in which their kernels run, by which these are named; as they are, while one has no kernel."""
-        steps = [step for p in segments if (step := self._step(p)) is not None]
-        if len(steps) < len(segments):
+        found = self._candidates(segments)
+        if found is None:
             return segments
-        level = self._levels(segments, steps)
+        level = self._levels(segments, found)
         return [segments[k] for k in sorted(range(len(segments)), key=lambda k: (level[k], k))]
 
     def _joined(self, segments: list[Segment]) -> list[Segment]:
@@ -218,12 +220,12 @@ class Search:
 
     def _multiplied_together(self, segments: list[Segment]) -> list[Segment]:
         """``segments``, products so small that launches matter as one list of tiles where that is faster: they need not have a tensor in common."""
-        steps = [step for p in segments if (step := self._step(p)) is not None]
-        if len(steps) < len(segments):
+        found = self._candidates(segments)
+        if found is None:
             return segments
         small: dict[int, list[Segment]] = {}
-        for p, step, level in zip(segments, steps, self._levels(segments, steps), strict=True):
-            if multiplies(step.schedule) and step.schedule.us <= SMALL * self.target.launch_us:
+        for p, made, level in zip(segments, found, self._levels(segments, found), strict=True):
+            if multiplies(made.schedule) and made.schedule.us <= SMALL * self.target.launch_us:
                 small.setdefault(level, []).append(p)
         owner = {tv: p for p in segments for tv in p}
         joined = dict.fromkeys(segments)
@@ -510,20 +512,25 @@ class Search:
         Args:
             owner: the segment of each tensor; what it says of those of ``together`` is not asked.
         """
-        left = [r for tv in together for r in self.readers[tv] if r not in together and r in owner]
+        left = list(self._reading(together))
         seen = set[TensorView]()
         while left:
             tv = left.pop()
-            if tv in seen:
+            if tv in seen or tv not in owner:
                 continue
-            for own in owner[tv]:
-                seen.add(own)
-                for r in self.readers[own]:
-                    if r in together:
-                        return False
-                    if r in owner and r not in seen:
-                        left.append(r)
+            other = owner[tv]
+            seen |= other
+            after = self._reading(other)
+            if not together.isdisjoint(after):
+                return False
+            left += after - seen
         return True
+
+    def _reading(self, p: Segment) -> Segment:
+        """The tensors outside of a segment that read its tensors."""
+        if p not in self._after:
+            self._after[p] = frozenset[TensorView]().union(*(self.readers[tv] for tv in p)) - p
+        return self._after[p]
 
     def _way(self, p: Segment) -> Ways:
         if p not in self._ways:
@@ -532,6 +539,11 @@ class Search:
 
     def _step(self, p: Segment) -> SegmentStep | None:
         return self._way(p).step
+
+    def _candidates(self, segments: Sequence[Segment]) -> list[Candidate] | None:
+        """The kernels of segments, each in the names of the first of its kind; ``None`` while one has none."""
+        found = [candidate for p in segments if (candidate := self._way(p).candidate) is not None]
+        return found if len(found) == len(segments) else None
 
     def _sorted(self, segments: Sequence[Segment]) -> list[Segment]:
         """The segments, producers first."""

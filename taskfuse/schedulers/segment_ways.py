@@ -212,11 +212,15 @@ class Ways:
         self._parts = parts
         self._names = tuple(tv.name for tv in tensors)
         self._plain = known.piece(parts, tensors)
-        self._views = rows.of(tensors)
+        self._rows = rows
         self._viewed: Piece | None = None
         self._chosen: tuple[Piece, Candidate] | None = None
         self._step: SegmentStep | None = None
         self._is_known = False
+
+    @cached_property
+    def _views(self) -> tuple[TensorView, ...]:
+        return self._rows.of(self.tensors)
 
     @property
     def bound(self) -> float:
@@ -238,6 +242,12 @@ class Ways:
     def is_exact(self) -> bool:
         """Whether :attr:`us` is that of a schedule that is made, or offered for certain."""
         return self._is_known or self._fastest().candidates.is_exact
+
+    @property
+    def candidate(self) -> Candidate | None:
+        """:attr:`step` in the names of the first segment of its kind, which need no copy."""
+        chosen = self._choose()
+        return None if chosen is None else chosen[1]
 
     @property
     def step(self) -> SegmentStep | None:
@@ -290,7 +300,7 @@ class Ways:
 
     def _fastest(self) -> Piece:
         target = self._known.target
-        if self._views and self._viewed is None and self._plain.candidates.us > SLACK * target.kernel_us(target.dram_us(self._plain.alike.bytes)):
+        if self._viewed is None and self._plain.candidates.us > SLACK * target.kernel_us(target.dram_us(self._plain.alike.bytes)) and self._views:
             self._viewed = self._of_views()
         return self._viewed if self._viewed is not None and self._viewed.candidates.us < self._plain.candidates.us else self._plain
 

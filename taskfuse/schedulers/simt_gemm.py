@@ -30,7 +30,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers import ragged_tiles
 from taskfuse.schedulers.elementwise import at_readers, divides, registers, stored
-from taskfuse.schedulers.pairs import PairFactor, PairReduction, copies, deal_tiles, find, is_settled, settle
+from taskfuse.schedulers.pairs import PairFactor, PairReduction, check_one, copies, deal_tiles, find, is_settled, settle
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
@@ -124,6 +124,7 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 
 def _prepared(fusion: Fusion, extent: Sizes) -> Fusion:
     """A fusion as the schedule takes it: itself, or a changed copy."""
+    check_one(fusion, "simt_gemm")
     planned = fusion if ragged_tiles.find(fusion, extent) is None else ragged_tiles.stored_by_tiles(fusion)
     if not is_settled(planned):
         planned = at_readers(planned)

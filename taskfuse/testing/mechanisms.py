@@ -18,7 +18,7 @@ CALLS = (
     *("duplicate", "recompute", "chunk_scan", "rfactor", "cache_before", "cache_after", "cache_fork", "scatter"),
     *("inline_at", "inline_most", "set_memory_type", "set_allocation_domain", "circular_buffer", "in_flight", "pipeline_stage", "take_turns"),
     *("tile_shifts", "tile_windows", "clamp_read", "drop_axes", "pack_factors", "chunk_product", "split_fold", "split_reduction"),
-    *("task", "group", "pingpong", "registers", "resident_blocks"),
+    *("task", "group", "pingpong", "registers", "order", "resident_blocks"),
 )
 """Scheduling calls that count as mechanisms."""
 

@@ -308,6 +308,10 @@ class TensorCores:
                 self.recorder.attempt(node, "registers", *([] if self.chooser.chance(60) else [self.chooser.pick((40, 24, 96, 128))]))
         if self.chooser.chance(15):
             self.recorder.attempt(self.fusion, "resident_blocks", self.chooser.pick((1, 2)))
+        made = [e.output for e in self.fusion.exprs() if not self.fusion.is_view(e.output)]
+        if len(made) > 1 and self.chooser.chance(15):
+            first = self.chooser.integer(0, len(made) - 2)
+            self.recorder.attempt(self.fusion, "order", [made[first + 1], made[first]])
 
 
 def _by_hand(maps: list[Expr]) -> SpelledArgument:

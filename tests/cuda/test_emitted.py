@@ -80,7 +80,7 @@ def test_what_the_key_depends_on(settings: Options, printed: list[Kernel], monke
     made(kernel, replace(plain, wide=True), False, False, settings)
     made(kernel, replace(plain, forms=(ArgumentLayout.ROWS, *plain.forms[1:])), False, False, settings)
     made(kernel, plain, True, False, settings)
-    others: dict[str, object] = {"VERSION": "999", "_FORM": 2, "sources": always(Sources("another", "state"))}
+    others: dict[str, object] = {"VERSION": "999", "_FORM": 999, "sources": always(Sources("another", "state"))}
     for name, value in others.items():
         with monkeypatch.context() as patch:
             patch.setattr(emitted, name, value)

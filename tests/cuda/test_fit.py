@@ -3,13 +3,16 @@
 import math
 import os
 import threading
+from typing import Any
 
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda import fit
+from taskfuse.cuda import fit, source
+from taskfuse.cuda.kernel_interface import KernelInterface, interface_of
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
 from taskfuse.cuda.resources import Diagnostic, diagnostics
+from taskfuse.cuda.signature import Source
 from taskfuse.errors import CudaUnavailableError, LaunchError
 from taskfuse.kir import parse_kernel
 from taskfuse.reports.resources import Resources
@@ -44,14 +47,14 @@ def compiled_as(monkeypatch: pytest.MonkeyPatch, registers: int) -> None:
 
 def test_what_fits() -> None:
     for text in (COPY.format(n=8, grid="8, 1, 1", threads=1, row="blockIdx.x"), MEET.format(n=64)):
-        fit.check_code(parse_kernel(text), H100, None, fast_math=False)
+        fit.check_code(interface_of(parse_kernel(text)), H100, None, fast_math=False)
 
 
 def test_more_blocks_than_a_grid_has(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled_as(monkeypatch, 16)
     kernel = parse_kernel(COPY.format(n=65536, grid="1, 65536, 1", threads=1, row="blockIdx.y"))
     with pytest.raises(LaunchError, match="65536 blocks in y; a grid has at most 65535"):
-        fit.check_code(kernel, H100, None, fast_math=False)
+        fit.check_code(interface_of(kernel), H100, None, fast_math=False)
 
 
 @pytest.mark.parametrize("registers", [64, 66])
@@ -59,10 +62,10 @@ def test_more_registers_than_there_are(monkeypatch: pytest.MonkeyPatch, register
     compiled_as(monkeypatch, registers)
     kernel = parse_kernel(COPY.format(n=32 * 8, grid="8, 1, 1", threads=32, row="32*blockIdx.x + threadIdx.y"))
     if registers == 64:
-        fit.check_code(kernel, H100, None, fast_math=False)
+        fit.check_code(interface_of(kernel), H100, None, fast_math=False)
     else:
         with pytest.raises(LaunchError, match="no multiprocessor holds a block: 66 registers of each of 1024 threads"):
-            fit.check_code(kernel, H100, None, fast_math=False)
+            fit.check_code(interface_of(kernel), H100, None, fast_math=False)
 
 
 @pytest.mark.parametrize("blocks", [132 * 32, 132 * 32 + 1])
@@ -70,10 +73,10 @@ def test_more_blocks_that_wait_for_each_other_than_are_resident(monkeypatch: pyt
     compiled_as(monkeypatch, 16)
     kernel = parse_kernel(MEET.format(n=blocks))
     if blocks == 132 * 32:
-        fit.check_code(kernel, H100, None, fast_math=False)
+        fit.check_code(interface_of(kernel), H100, None, fast_math=False)
     else:
         with pytest.raises(LaunchError, match="its 4225 blocks wait for each other, and H100 holds 4224 of them at once"):
-            fit.check_code(kernel, H100, None, fast_math=False)
+            fit.check_code(interface_of(kernel), H100, None, fast_math=False)
 
 
 def test_without_a_compiler_nobody_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +84,7 @@ def test_without_a_compiler_nobody_says(monkeypatch: pytest.MonkeyPatch) -> None
         raise CudaUnavailableError(what="NVRTC", reason="it is not installed")
 
     monkeypatch.setattr(fit, "compiled", compiled)
-    fit.check_code(parse_kernel(MEET.format(n=1 << 20)), H100, None, fast_math=False)
+    fit.check_code(interface_of(parse_kernel(MEET.format(n=1 << 20))), H100, None, fast_math=False)
 
 
 def test_several_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,21 +100,42 @@ def test_several_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(fit, "compile_quietly", compile_quietly)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    fit.compile_ahead([parse_kernel(MEET.format(n=n)) for n in (32, 64)], H100, None, fast_math=False)
+    fit.compile_ahead([interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)], H100, None, fast_math=False)
     assert len(set(texts)) == 2
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    fit.compile_ahead([parse_kernel(MEET.format(n=n)) for n in (32, 64)], H100, None, fast_math=False)
+    fit.compile_ahead([interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)], H100, None, fast_math=False)
     assert len(texts) == 2, "one core is no faster with threads"
+
+
+def test_a_text_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiling ahead, looking at the code and counting its registers, of one interface."""
+    printed, emit = list[str](), source.emit
+
+    def noted(kernel: tf.Kernel, *options: Any) -> Source:
+        printed.append(kernel.name)
+        return emit(kernel, *options)
+
+    monkeypatch.setattr(source, "emit", noted)
+    monkeypatch.setenv("TASKFUSE_CACHE_BYTES", "0")
+    compiled_as(monkeypatch, registers=32)
+    monkeypatch.setattr(fit, "compile_quietly", fit.compiled)
+    monkeypatch.setattr(os, "cpu_count", always(2))
+    kernels = [interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)]
+    fit.compile_ahead(kernels, H100, None, fast_math=False)
+    for own in kernels:
+        fit.check_code(own, H100, None, fast_math=False)
+        assert fit.lost_registers(own, H100, None, fast_math=False) == 0
+    assert len(printed) == 2
 
 
 def test_what_is_refused_drops_a_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search goes on, where a GPU is to run it."""
     asked: list[str] = []
 
-    def refuse(kernel: tf.Kernel, target: tf.Target, arch: str | None, fast_math: bool) -> None:
-        asked.append(kernel.name)
+    def refuse(interface: KernelInterface, target: tf.Target, arch: str | None, fast_math: bool) -> None:
+        asked.append(interface.head.name)
         if len(asked) == 1:
-            raise fit.refused(kernel, "it is too large")
+            raise fit.refused(interface.head, "it is too large")
 
     monkeypatch.setattr(fit, "check_code", refuse)
     with tf.Fusion("doubled") as fusion:
@@ -129,11 +153,11 @@ def test_machine_code_that_loses_registers(monkeypatch: pytest.MonkeyPatch, of_r
     said = (Diagnostic("something", of_registers=of_registers),)
     monkeypatch.setattr(fit, "compile_quietly", always(Binary(b"", "", None, said)))
     kernel = parse_kernel(COPY.format(n=8, grid="8, 1, 1", threads=1, row="blockIdx.x"))
-    assert fit.lost_registers(kernel, H100, None, fast_math=False) == (math.inf if of_registers else 0)
+    assert fit.lost_registers(interface_of(kernel), H100, None, fast_math=False) == (math.inf if of_registers else 0)
 
 
 def test_machine_code_that_spills_and_has_arrays_in_local_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     resources = Resources(64, 0, 148, 40, 44, 0, local_arrays=108)
     monkeypatch.setattr(fit, "compile_quietly", always(Binary(b"", "", resources, diagnostics("", resources))))
     kernel = parse_kernel(COPY.format(n=8, grid="8, 1, 1", threads=1, row="blockIdx.x"))
-    assert fit.lost_registers(kernel, H100, None, fast_math=False) == 192
+    assert fit.lost_registers(interface_of(kernel), H100, None, fast_math=False) == 192

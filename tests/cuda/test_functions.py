@@ -12,7 +12,7 @@ import pytest
 import taskfuse as tf
 from benchmarks.ulp import BEGIN, END, PAGE, figures
 from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, literal
-from taskfuse.cuda.functions import DEVICE_FUNCTIONS, IDENTIFIERS, call, call_of_pair
+from taskfuse.cuda.functions import DEVICE_FUNCTIONS, IDENTIFIERS, call, call_of_pair, usual_condition
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.text import Helper, Library, Snippet, closure
 from taskfuse.cuda.writer import Identifiers
@@ -174,8 +174,9 @@ def test_every_device_function_is_called() -> None:
     fragments = [call(op, ["a", "b", "c"][: op.arity], d, fast) for op, d in PAIRS for fast in (False, True)]
     fragments += [call(op, ["a", "b", "c"][: op.arity], d, turn="i") for op, d in PAIRS]
     fragments += [call(op, ["a", "b", "c"][: op.arity], d, is_narrow=True) for op, d in PAIRS]
-    fragments += [call(op, ["a", "b", "c"][: op.arity], d, exact="e", divisor=by) for op, d in PAIRS for by in (None, 3.0)]
-    fragments += [call(op, ["a", "b", "c"][: op.arity], d, is_repeated=True, divisor=by) for op, d in PAIRS for by in (None, 3.0)]
+    fragments += [call(op, ["a", "b", "c"][: op.arity], d, is_usual=usual, divisor=by) for op, d in PAIRS for by in (None, 3.0) for usual in (True, False)]
+    with_versions = [op for op in ELEMENTWISE.values() if op.cpp.usual is not None]
+    fragments += [usual_condition(op, ["a", "b"][: op.arity], by) for op in with_versions for by in (None, 3.0)]
     fragments += [convert("x", a, b, packed) for a in DTYPES.values() for b in DTYPES.values() for packed in (False, True)]
     fragments += [call_of_pair(op, ["a", "b", "c"][: op.arity], d) for op in ELEMENTWISE.values() if op.cpp.pair is not None for d in (float16, bfloat16)]
     assert {h.name for h in closure(h for f in fragments for h in f.helpers)} == DEVICE_FUNCTIONS.helpers.keys() | CONVERSIONS.helpers.keys()
@@ -438,65 +439,64 @@ def test_quotients_of_which_short_numbers_are_made(tmp_path: Path) -> None:
 
 
 @needs_compiler
-def test_quotients_and_roots_by_the_steps_for_most_operands(tmp_path: Path) -> None:
-    """Where these are exact, they are what the functions give; of operands of moderate size, of nearly all subnormal quotients, and where an operand is 0,
-    infinite or NaN, they are."""
+def test_quotients_and_roots_of_usual_operands_and_of_any(tmp_path: Path) -> None:
+    """The one are what the functions give where the condition holds, as it does of operands of moderate size and of 0 as a dividend; the other everywhere."""
     rng = np.random.default_rng(0)
-    size = np.exp2(rng.uniform(-30, 30, (2, 100_000))).astype(np.float32)
+    size = np.exp2(rng.uniform(-30, 24, (2, 100_000))).astype(np.float32)
     a, b = (np.append(x, y) for x, y in zip(size, elements([float32] * 2, 20_000), strict=True))
     a[:400], a[400:800], a[800:1200], a[1200:1600], a[1600:2000] = 0, -0.0, np.inf, -np.inf, np.nan
     b[:2000:4] = np.nan
-    a[4000:8000] = np.exp2(rng.uniform(-149, -126, 4000)).astype(np.float32)  # of which quotients are subnormal
     a[2000:4000] = np.exp2(rng.integers(-20, 20, 2000)).astype(np.float32)
     b[2000:4000] = a[rng.integers(2000, 4000, 2000)] * np.float32(1 - 2.0**-24)
+    halves = np.ldexp(rng.integers(-(2**12), 2**12, 4000) * 2 + 1, -150)  # middles of two subnormal numbers, and neighbors of them
+    b[4000:8000] = rng.integers(1, 2**12, 4000) * np.exp2(rng.integers(-40, 40, 4000))
+    a[4000:8000] = (halves * b[4000:8000]).astype(np.float32)
+    a[4000:8000].view(np.int32)[:] += rng.integers(-1, 2, 4000, np.int32)
+    a[8000:12000], b[8000:12000] = np.exp2(rng.uniform(-149, -86, 4000)), np.exp2(rng.uniform(0, 60, 4000))  # subnormal quotients
+    a[12000:16000], b[12000:16000] = np.exp2(rng.uniform(90, 128, 4000)), np.exp2(rng.uniform(-38, 2, 4000))  # the greatest, and infinity
     cases: list[tuple[Job, list[Array]]] = []
     for name in ("div", "reciprocal", "sqrt"):
         op, arrays = ELEMENTWISE[name], [a, b] if name == "div" else [a]
-        plain = function_job(op, float32)
-        fast = call(op, [f"x{k}[i]" for k in range(op.arity)], float32, exact="e")
-        either = f"[&] {{ bool e = true; const float y = {fast.text}; return OUT; }}()"
-        for suffix, out in (("value", f"e ? y : {plain.fragment.text}"), ("is_exact", "(float)e")):
-            text = Snippet(either.replace("OUT", out), fast.helpers | plain.fragment.helpers)
-            cases.append((replace(plain, name=f"{plain.name}_{suffix}", fragment=text), arrays))
-    repeated = call(ELEMENTWISE["div"], ["x0[i]", "x1[i]"], float32, is_repeated=True)
-    cases.append((replace(function_job(ELEMENTWISE["div"], float32), fragment=repeated), [a, b]))
-    *results, again = values_on_host(tmp_path, cases)
+        texts = [f"x{k}[i]" for k in range(op.arity)]
+        found = [call(op, texts, float32, is_usual=True), usual_condition(op, texts, None), call(op, texts, float32, is_usual=False)]
+        found[1] = replace(found[1], text=f"(float){found[1].text}")
+        job = function_job(op, float32)
+        cases += [(replace(job, name=f"{job.name}_{k}", fragment=text), arrays) for k, text in enumerate(found)]
+    results = values_on_host(tmp_path, cases)
     with np.errstate(all="ignore"):
-        expected = [a / b, 1 / a, np.sqrt(a), a / b]
-    assert mismatches([*cases[:-1:2], cases[-1]], [*results[::2], again], expected, [False] * 4) == []
-    quotients, reciprocals, roots = (result[: len(size[0])] for result in results[1::2])
-    assert quotients[:4000].all()
-    assert quotients[4000:8000].mean() > 0.95  # not where an exact quotient may be in the middle of two subnormal numbers
-    assert quotients[8000:].all()
+        expected = [a / b, 1 / a, np.sqrt(a)]
+    for usual, holds, any_, wanted in zip(results[::3], results[1::3], results[2::3], expected, strict=True):
+        assert differing(usual[holds == 1], wanted[holds == 1], False).size == 0
+        assert differing(any_, wanted, False).size == 0
+        assert holds[16000 : size.shape[1]].all()
+        assert not holds[800:1600].any()
+    quotients, _, roots = results[1::3]
+    assert quotients[1:800:4].all()
     assert roots[:800].all()
-    assert not roots[800:2000].any()
-    assert roots[2000:4000].all()
-    assert roots[8000:].all()
-    assert reciprocals[8000:].all()
-    assert not reciprocals[:1600].any()
-    assert reciprocals[1600:2000].all()
 
 
 @needs_compiler
 def test_quotients_by_constants(tmp_path: Path) -> None:
-    """Where they are exact, that is where they are not tiny, they are what a division gives; 0, infinity and NaN are no exception."""
+    """Of usual operands, that is where they are not tiny, and of any, they are what a division gives; 0, infinity and NaN are no exception."""
     (x,), divisors = elements([float32], 20_000), (3.0, -448.0, 0.75, 1 + 2.0**-23, 2.0**40 + 2.0**20)
+    small = np.random.default_rng(0).integers(0, 1 << 24, 4000, np.int32).view(np.float32)
+    x = np.concatenate([x, small, -small])
     cases: list[tuple[Job, list[Array]]] = []
     for k, divisor in enumerate(divisors):
-        fast = call(ELEMENTWISE["div"], ["x0[i]", ""], float32, exact="e", divisor=divisor)
-        assert fast.text.startswith("speculated_constant_quotient(x0[i], ")
-        either = f"[&] {{ bool e = true; const float y = {fast.text}; return OUT; }}()"
-        again = call(ELEMENTWISE["div"], ["x0[i]", literal(divisor, float32)], float32, is_repeated=True, divisor=divisor)
-        texts = (either.replace("OUT", "y"), either.replace("OUT", "(float)e"), again.text)
-        cases += [(Job(f"by_{k}_{j}", Snippet(text, fast.helpers | again.helpers), (float32,), float32), [x]) for j, text in enumerate(texts)]
+        operands = ["x0[i]", literal(divisor, float32)]
+        usual, every = (call(ELEMENTWISE["div"], operands, float32, is_usual=is_usual, divisor=divisor) for is_usual in (True, False))
+        assert usual.text.startswith("constant_quotient(x0[i], ")
+        condition = usual_condition(ELEMENTWISE["div"], operands, divisor)
+        found = usual, replace(condition, text=f"(float){condition.text}"), every
+        cases += [(Job(f"by_{k}_{j}", text, (float32,), float32), [x]) for j, text in enumerate(found)]
     results = values_on_host(tmp_path, cases)
-    for divisor, got, exact, repeated in zip(divisors, results[::3], results[1::3], results[2::3], strict=True):
+    for divisor, got, holds, every in zip(divisors, results[::3], results[1::3], results[2::3], strict=True):
         with np.errstate(all="ignore"):
             wanted = x / np.float32(divisor)
-        assert not exact[(np.abs(wanted) < 2.0**-97) & (x != 0)].any()
-        assert exact[~(np.abs(wanted) < 2.0**-95) | (x == 0)].all()
-        assert differing(got[exact == 1], wanted[exact == 1], False).size == 0
-        assert differing(repeated, wanted, False).size == 0
+        assert not holds[(np.abs(wanted) < 2.0**-97) & (x != 0)].any()
+        assert holds[~(np.abs(wanted) < 2.0**-95) | (x == 0)].all()
+        assert differing(got[holds == 1], wanted[holds == 1], False).size == 0
+        assert differing(every, wanted, False).size == 0
 
 
 @pytest.mark.parametrize("target", [d for d in DTYPES.values() if is_one_instruction(float32, d)], ids=str)

@@ -51,4 +51,4 @@ def test_copies_within_a_dtype_convert_nothing() -> None:
 
 def test_quotients_of_bfloat16_take_no_branch() -> None:
     assert "bfloat16_quotient(" in text(tf.bfloat16, vector=True, divides=True)
-    assert "repeated_quotient(" in text(tf.float16, vector=True, divides=True)
+    assert "usual_quotient(" in text(tf.float16, vector=True, divides=True)

@@ -1,11 +1,14 @@
 """Offsets of elements."""
 
 import itertools
+import re
 
 import pytest
 
+from taskfuse.cuda.source import emit
 from taskfuse.cuda.storage import joined
 from taskfuse.ir.scalar import Expr, Facts, const, evaluate, sym
+from taskfuse.kir import parse_kernel
 
 X, N, M, K = (sym(name) for name in "XNMK")
 POSITIVE = Facts().with_range("N", 1, None).with_range("M", 1, None).with_range("K", 1, None)
@@ -38,3 +41,35 @@ def test_what_an_index_was_divided_into_is_one(index: tuple[Expr, ...], shape: t
             for i, extent in places:
                 offsets[which] = offsets[which] * int(evaluate(extent, values)) + int(evaluate(i, values))
         assert offsets[0] == offsets[1]
+
+
+SWIZZLED = """\
+KERNEL k(x: float32[128]) -> (y: float32[128])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  SHARED s: float32[4, {0}] align 16 @ 0
+
+FOR i in 0..4 UNROLL:
+  s[threadIdx.x // 8, xor(threadIdx.x % 8, {1})] = copy(x[threadIdx.x])
+"""
+
+
+@pytest.mark.parametrize(
+    ("extent", "other", "is_apart"),
+    [
+        (8, "2*i + threadIdx.x // 16", False),  # it may be 1 with 2*i, but no remainder says so
+        (8, "2*i + threadIdx.x // 16 % 2", True),
+        (8, "2*i", True),
+        (8, "i + threadIdx.x // 16 % 2", False),  # both have bit 0
+        (12, "2*i", False),  # the offset of a row has bits 2 and 3
+        (8, "4*i", False),  # beyond the row
+    ],
+)
+def test_what_swizzles_differ_in_is_applied_to_the_offset(extent: int, other: str, is_apart: bool) -> None:
+    """Then an unrolled loop has one offset in a register."""
+    text = emit(parse_kernel(SWIZZLED.format(extent, other))).text
+    (offset,) = re.findall(r"s\[(.*)\] = ", text)
+    assert bool(re.search(r"\^ (2 \* )?i$", offset)) == is_apart, offset
+    for i, x in itertools.product(range(4), range(32)):
+        column = x % 8 ^ eval(other.replace("threadIdx.x", "x"), {"i": i, "x": x})
+        if column < extent:
+            assert eval(offset.replace("/", "//"), {"i": i, "threadIdx_x": x}) == x // 8 * extent + column

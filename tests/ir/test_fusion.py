@@ -138,3 +138,25 @@ def test_a_fusion_is_open_inside_its_block_alone() -> None:
         assert tf.Fusion.current() is outer
     with pytest.raises(FusionError, match="no fusion is open here"):
         tf.Fusion.current()
+
+
+def test_code_comes_in_the_order_that_is_given() -> None:
+    """Where readers leave a choice; texts keep it, and tensors that are made later come behind."""
+    fusion, (_, a, b, c) = chain()
+    fusion.add_output(b, c)
+    a.set_memory_type(tf.MemoryType.Global)
+    fusion.order([c, b])
+    assert [tv.name for tv in fusion.tensors()] == ["x", "tv1", "tv3", "tv2"]
+    for found in (fusion, tf.parse_fusion(str(fusion))):
+        text = str(tf.lower(found))
+        assert text.index("exp(") < text.index("cos(")
+    with fusion:
+        assert tf.neg(a).name == "tv4"
+    fusion.order([b, a])
+    text = str(tf.lower(fusion))
+    assert text.index("sin(") < text.index("cos(")
+    other, (x, *_) = chain()
+    wrong: list[Any] = [[b, b], [x], [b, other.tensor("tv2")], [3]]
+    for given in wrong:
+        with pytest.raises(FusionError, match="is not a computed tensor of it, or is given twice"):
+            fusion.order(given)

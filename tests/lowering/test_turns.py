@@ -49,6 +49,27 @@ def test_tensors_of_a_loop_share_turns() -> None:
     assert str(kernel).index("ARRIVE") > str(kernel).index("neg(tv1)")
 
 
+def test_loops_within_a_loop_share_its_turns() -> None:
+    """A function of vectors is code of inner loops: the turn that a tensor of the loop around takes is passed behind them."""
+    with tf.Fusion("nested") as fusion:
+        x = tf.define_tensor([tf.dim("N", min=0), 2, 32, 4], name="x")
+        a = tf.exp(x)
+        b = tf.neg(a)
+        fusion.add_output(tf.abs(tf.sin(b)))
+    for tv in fusion.tensors():
+        if not tv.is_input:
+            tv.axis(1).parallelize(P.TIDy)
+            tv.axis(2).parallelize(P.TIDx)
+    sine = next(use.output for use in b.uses)
+    fusion.inline_at([a, b], 1)
+    sine.inline_at(4)
+    for tv in (a, fusion.outputs[0]):
+        tv.take_turns(P.TIDy)
+    kernel = proved(tf.lower(fusion))
+    assert [type(s) for s in statements(kernel) if isinstance(s, Wait | Arrive)] == [Wait, Arrive]
+    assert str(kernel).index("WAIT turn0") < str(kernel).index("exp(") < str(kernel).index("abs(") < str(kernel).index("ARRIVE")
+
+
 def test_refused() -> None:
     alone, several = in_turn(), in_turn()
     alone.tensor("tv1").inline_at(0)

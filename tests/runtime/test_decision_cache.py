@@ -98,21 +98,30 @@ def test_the_next_process_does_no_work_and_has_the_same_kernels(work: list[str],
     assert set(work) == {"lower", "verify"} | ({"choose_segments"} if name != "scheduled" else set())
     work.clear()
     another_process(monkeypatch)
-    second = tf.compile(FUSIONS[name](), backend="sim", specialize=False)
+    again = FUSIONS[name]()
+    second = tf.compile(again, backend="sim", specialize=False)
     found = second(*arguments(fusion))
     assert work == []
     for a, b in zip(found, first(*arguments(fusion)), strict=True):
         np.testing.assert_array_equal(a, b)
     assert said(second) == said(first)
     assert isinstance(second, Chain) == isinstance(first, Chain) == (name == "chain")
+    if isinstance(second, Chain):
+        again.add_output(tf.exp(again.outputs[0]))  # what happens to the fusion later is not in the executable
+        assert str(second.fusion) == str(fusion)
+        assert len(second(*arguments(fusion))) == 2
 
 
 @pytest.mark.parametrize("name", ["one", "chain"])
-def test_the_next_process_has_the_machine_code(work: list[str], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Neither a text is printed nor a compiler called, in :func:`taskfuse.compile` and for the first launch."""
+def test_the_next_process_has_the_machine_code(work: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Neither a text is printed nor a compiler called, in :func:`taskfuse.compile` and for the first launch; the entry of the decision has all of it."""
     tf.compile(FUSIONS[name](), backend="cuda", target="H200")
     work.clear()
     another_process(monkeypatch)
+    (decision,) = entries(tmp_path)
+    for path in decision.parent.glob("*.kernel"):
+        if path != decision:
+            path.unlink()
 
     def never(*_: object) -> None:
         raise AssertionError("it is there")

@@ -18,7 +18,7 @@ from taskfuse.ir.tensor import AxisRef, TensorView
 
 TF: Any = tf
 KINDS: tuple[Any, ...] = (None, "x", 1.5, [], ["a"], object(), {"a": 1}, (1, 2, 3), {0: "x"}, [None])
-OF_FUSIONS = ("add_output", "set_strides", "rename", "tensor", "task", "group", "draw", "partition", "resident_blocks", "inline_at", "inline_most")
+OF_FUSIONS = ("add_output", "set_strides", "rename", "tensor", "task", "group", "draw", "partition", "order", "resident_blocks", "inline_at", "inline_most")
 OF_MODULE = ("cascade", "chunk_cascade", "segment", "split_products", "copy_fusion", "parallelize_like", "widened")
 
 

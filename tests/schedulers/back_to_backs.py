@@ -63,6 +63,15 @@ def of_keys(
     return fusion
 
 
+def of_both(d: int = 64, dv: int | None = None, heads: tuple[Size, ...] = (2,), sizes: tuple[Size, Size] = (128, 128), is_causal: bool = False) -> tf.Fusion:
+    """All three gradients; that of the queries is float32."""
+    fusion, t = scored(d, dv or d, heads, heads, sizes, is_causal)
+    fusion.add_output(tf.cast(tf.matmul(transposed(t["p"]), t["g"], dtype=F32), BF16))
+    fusion.add_output(tf.cast(tf.matmul(transposed(t["ds"]), t["q"], dtype=F32) * 0.5, BF16))
+    fusion.add_output(tf.matmul(t["ds"], t["k"], dtype=F32))
+    return fusion
+
+
 def layers() -> tf.Fusion:
     """Two layers of a perceptron, which has few columns: nothing of it is attention. The sum itself is a result, and one more of it."""
     with tf.Fusion("layers") as fusion:

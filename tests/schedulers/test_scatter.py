@@ -40,6 +40,21 @@ def test_one_kernel_that_is_proved_for_all_extents() -> None:
             assert (kernel.simulate(x, i, s, seed=seed)[0] == expected).all()
 
 
+def test_blocks_take_points_that_are_neighbors_if_their_number_is_known() -> None:
+    fusion = index_add(rows=4, points=160)
+    tf.schedulers.scatter(fusion, tf.schedulers.ScatterConfig(32, 3))
+    kernel = tf.lower(fusion)
+    (update,) = (s for s in walk(kernel) if isinstance(s, AtomicUpdate))
+    assert str(update.values[0].source.index[0]) == "threadIdx.x//8 + 56*blockIdx.x + 4*i1"  # 14 trips of 4 points
+    assert kernel.verify().is_proved
+    generator = np.random.default_rng(0)
+    x, s = (generator.integers(-9, 9, (k, 8)).astype(np.float32) for k in (4, 160))
+    i = np.sort(generator.integers(0, 4, 160)).astype(np.int32)
+    expected = x.copy()
+    np.add.at(expected, i, 2 * s)
+    assert (kernel.simulate(x, i, s)[0] == expected).all()
+
+
 def test_what_its_ptx_does() -> None:
     fusion = index_add(tf.int32)
     tf.schedulers.scatter(fusion, tf.schedulers.ScatterConfig(32, 2))
@@ -55,6 +70,16 @@ def test_compile_takes_what_it_expects_to_be_faster() -> None:
     fusion = index_add(rows=50257, points=16)
     fusion.outputs[0].unscatter()
     assert tf.compile(fusion, backend="sim").is_deterministic
+
+
+def test_updates_of_neighbors_take_turns() -> None:
+    def expected(bins: int) -> float:
+        with tf.Fusion("counts") as fusion:
+            fusion.add_output(tf.bincount(tf.define_tensor([1 << 20], tf.int64, name="i"), bins))
+        return tf.schedulers.scatter(fusion).option.us
+
+    assert expected(64) > 200  # of 512 bytes: 234 us were measured on an H200
+    assert expected(1 << 16) < 30
 
 
 def test_16_bits_are_summed_in_32() -> None:

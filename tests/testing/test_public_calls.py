@@ -39,6 +39,7 @@ NOT_DRAWN = {
     "tf.tiles.halves": "the order of triangular products; tests/schedulers and tests/tiles prove such kernels",
     "MemoryType.Cluster": "where lowering puts what crosses CIDx, which is drawn; too rare among a few cases to be sure of",
     "tf.AllocationBuilder": "what tf.allocation returns; drawn with it",
+    "tf.schedulers.one_walk": "no random graph has sums over both axes of functions of two products; tests/schedulers/test_one_walk.py runs it",
     "tf.schedulers.tune": "measures what the other schedulers make",
     "ParallelType.Mma": "set by set_atom, not by parallelize",
     "ParallelType.Bulk": "set by set_atom, not by parallelize",

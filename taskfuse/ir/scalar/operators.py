@@ -30,7 +30,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"==": operator.eq, "<": op
 
 def _decided(a: Expr, op: str, b: object) -> bool:
     """``a op b`` of a number or an expression ``b``. Raises :class:`SymbolError` where the values of symbols decide it."""
-    if isinstance(b, SupportsIndex):  # an expression is one, too
+    if isinstance(b, int | Expr | SupportsIndex):  # the last alone looks at methods by name
         terms, constant = linear_parts(sub(a, b if isinstance(b, Expr) else const(index(b))))
         if not terms:
             return COMPARISONS[op](constant, 0)

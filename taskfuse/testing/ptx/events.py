@@ -19,6 +19,7 @@ class Kind(Enum):
     ACTIVE = auto()  # gives the lanes that come together
     MATCH = auto()  # mode, lanes; gives those of the same value, and whether all are
     BALLOT = auto()  # lanes; gives those whose predicate holds
+    FROM_ABOVE = auto()  # mode, distance, clamp, lanes; gives the value of a lane above
     CLUSTER_ARRIVE = auto()  # modifiers
     CLUSTER_WAIT = auto()  # modifiers
     INIT = auto()  # mbarrier, count
@@ -56,7 +57,7 @@ class Kind(Enum):
 UNORDERED = frozenset({Kind.SHUFFLE, Kind.AGREED, Kind.MMA})
 """Instructions across which the compiler may move memory accesses: their text does not clobber memory."""
 
-WHOLE_WARP = frozenset({Kind.ACTIVE, Kind.MATCH, Kind.BALLOT})
+WHOLE_WARP = frozenset({Kind.ACTIVE, Kind.MATCH, Kind.BALLOT, Kind.FROM_ABOVE})
 """Instructions of lanes that may find all of their warp active; a thread that is run by itself finds itself alone."""
 
 RANK = 1 << 24

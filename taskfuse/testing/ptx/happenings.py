@@ -36,7 +36,8 @@ def happening(r: OperandReader) -> Happening | None:
         case ("shfl", "sync", mode, "b32"):
             lost = r.outs(o[0])
             *_, distance, clamp, lanes = o
-            return event(Kind.SHUFFLE, repr(mode), r.value(distance, 32), r.value(clamp, 32), r.value(lanes, 32), data=r.values(o[-4], 32))
+            kind = Kind.FROM_ABOVE if mode == "down" else Kind.SHUFFLE
+            return event(kind, repr(mode), r.value(distance, 32), r.value(clamp, 32), r.value(lanes, 32), data=r.values(o[-4], 32))
         case ("barrier", "cluster", "arrive", *more):
             return event(Kind.CLUSTER_ARRIVE, words(tuple(more)))
         case ("barrier", "cluster", "wait", *more):

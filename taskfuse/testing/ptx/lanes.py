@@ -28,7 +28,7 @@ def answers(kind: Kind, events: Mapping[int, ThreadEvent], memory: Storage) -> M
     match kind:
         case Kind.WARP_BARRIER:
             return dict.fromkeys(lanes, ())
-        case Kind.SHUFFLE:
+        case Kind.SHUFFLE | Kind.FROM_ABOVE:
             return {lane: _shuffled(lane, events, str(events[lane][2][0]), *events[lane][2][1:3]) for lane in lanes}
         case Kind.AGREED:
             values = {lane: (*e[:3], (e[2][0],)) for lane, e in events.items()}

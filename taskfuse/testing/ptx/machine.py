@@ -204,6 +204,8 @@ class _MachineBuilder:
         for s in SPECIAL:
             if plain in (f"{s}_{d}" for d in "xyz"):
                 return f"special['{s}.{plain[-1]}']"
+        if plain == "laneid":
+            return "(special['tid.x'] + special['ntid.x'] * (special['tid.y'] + special['ntid.y'] * special['tid.z'])) % 32"
         return None
 
     def _reads(self, operation: Operation) -> frozenset[str]:

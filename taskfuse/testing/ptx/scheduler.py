@@ -46,7 +46,7 @@ class PtxScheduler:
         self._acts: dict[Kind, Callable[[PtxThread, ThreadEvent], Reply | None]] = {
             **dict.fromkeys((Kind.STREAM_WAIT, Kind.FENCE, Kind.REGISTERS, Kind.WGMMA_FENCE, Kind.WGMMA_COMMIT, Kind.WGMMA_WAIT), _nothing),
             **dict.fromkeys((Kind.COPY_COMMIT, Kind.COPY_WAIT, Kind.BULK_COMMIT, Kind.BULK_WAIT, Kind.BULK_WAIT_READ), _nothing),
-            **dict.fromkeys((Kind.SHUFFLE, Kind.AGREED, Kind.MATCH, Kind.BALLOT, Kind.WARP_BARRIER), self._in_warp),
+            **dict.fromkeys((Kind.SHUFFLE, Kind.FROM_ABOVE, Kind.AGREED, Kind.MATCH, Kind.BALLOT, Kind.WARP_BARRIER), self._in_warp),
             **dict.fromkeys((Kind.ACTIVE, Kind.MMA, Kind.LOAD_MATRIX, Kind.STORE_MATRIX), self._in_warp),
             Kind.BARRIER: self._barrier,
             Kind.CLUSTER_ARRIVE: self._cluster_arrive,

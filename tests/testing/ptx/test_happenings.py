@@ -17,6 +17,7 @@ CASES: list[tuple[str, Kind, tuple[object, ...]]] = [
     ("barrier.sync %r1, %r2;", Kind.BARRIER, (101, 102)),
     ("bar.warp.sync -1;", Kind.WARP_BARRIER, (0xFFFFFFFF,)),
     ("shfl.sync.bfly.b32 %r3|%p1, %r1, 16, 31, -1;", Kind.SHUFFLE, ("bfly", 16, 31, 0xFFFFFFFF)),
+    ("shfl.sync.down.b32 %r3|%p1, %r1, %r2, 31, %r4;", Kind.FROM_ABOVE, ("down", 102, 31, 104)),
     ("shfl.sync.idx.b32 %r3|%p1, %r1, 0, 31, -1;", Kind.AGREED, (101, 0, 31, 0xFFFFFFFF)),
     ("activemask.b32 %r3;", Kind.ACTIVE, ()),
     ("match.all.sync.b32 %r3|%p1, %r1, %r2;", Kind.MATCH, ("all", 102)),

@@ -1,10 +1,10 @@
-"""Loops that are executed again where a quotient or a root was not exact: which are, what becomes of the rest of a loop, how it is printed."""
+"""Loops with quotients and roots in two versions: which have them, what becomes of the rest of a loop, how it is printed."""
 
 import numpy as np
 import pytest
 
+from taskfuse.cuda.loop_versions import has_versions, parted
 from taskfuse.cuda.source import emit
-from taskfuse.cuda.speculation import is_repeatable, parted
 from taskfuse.kir import Kernel, parse_kernel, verify_kernel, walk
 from taskfuse.kir.nodes import For
 
@@ -45,7 +45,7 @@ def loops(k: Kernel) -> list[str]:
     return [loop.replace("\n    ", "; ").strip() for loop in text.split("  FOR ")[1:]]
 
 
-REPEATED = {
+VERSIONS = {
     "a quotient": ("c[i] = div(a[i], b[i])",),
     "a root of a sum": ("p = add(a[i], b[i])", "c[i] = sqrt(p)"),
     "with a choice": ("p = pad(a[i] if threadIdx.x < 9, otherwise 1.0)", "c[i] = reciprocal(p)"),
@@ -58,26 +58,28 @@ LEFT = {
 }
 
 
-@pytest.mark.parametrize("name", REPEATED)
-def test_a_loop_that_changes_nothing_it_reads_is_printed_twice(name: str) -> None:
-    k = kernel(*REPEATED[name])
-    (loop,) = (s for s in walk(k) if isinstance(s, For))
-    assert parted(k) is not None
-    assert is_repeatable(loop, k, frozenset())
-    assert not is_repeatable(loop, k, {"c"})  # of which short integers are made: they have a shorter form
+@pytest.mark.parametrize("name", VERSIONS)
+def test_a_loop_asks_once_about_all_of_its_operands(name: str) -> None:
+    k = parted(kernel(*VERSIONS[name]))
+    *before, loop = (s for s in walk(k) if isinstance(s, For))
+    assert len(before) == len(VERSIONS[name]) - 1  # what computes the operands
+    assert not any(has_versions(s, frozenset()) for s in before)
+    assert has_versions(loop, frozenset())
+    assert not has_versions(loop, {"c"})  # of which short integers are made: they have a shorter form
     text = emit(k).text.split("__global__")[1]
-    assert text.count("for (int i = 0; i < 8; ++i)") == 2
-    assert "bool is_exact = true;\n#pragma unroll\n  for" in text
-    assert "  if (!is_exact) {\n#pragma unroll\n    for" in text
-    assert text.count("is_exact)") == 2  # of one function, and of the branch
-    assert "is_exact" not in emit(k, fast_math=True).text
+    assert text.count("for (int i = 0; i < 8; ++i)") == 3 + len(before)
+    assert "bool is_usual = true;\n#pragma unroll\n  for" in text
+    assert "    is_usual &= is_usual_" in text
+    assert "  if (is_usual) {\n#pragma unroll\n    for" in text
+    assert "  } else {\n#pragma unroll\n    for" in text
+    assert "is_usual" not in emit(k, fast_math=True).text
 
 
 @pytest.mark.parametrize("name", LEFT)
 def test_others_are_printed_once(name: str) -> None:
     k = kernel(*LEFT[name])
     assert loops(parted(k)) == loops(k)
-    assert "is_exact" not in emit(k).text
+    assert "is_usual" not in emit(k).text
 
 
 def test_a_sum_gets_a_loop_of_its_own() -> None:
@@ -85,7 +87,7 @@ def test_a_sum_gets_a_loop_of_its_own() -> None:
     split = parted(k)
     assert loops(split) == [
         "i in 0..8 UNROLL:; p = div(a[i], b[i]); q = mul(p, 2.0); c[i] = add(p, q); q_each[i] = copy(q)",
-        "i in 0..8 UNROLL:; q = copy(q_each[i]); s = add(s, q)",
+        "i in 0..8 UNROLL:; s = add(s, q_each[i])",
     ]
     x, y = np.random.default_rng(0).uniform(1, 2, (2, 64, 8)).astype(np.float32)
     for got, expected in zip(split.simulate(x, y), k.simulate(x, y), strict=True):
@@ -96,14 +98,14 @@ def test_what_follows_a_sum_and_needs_it_stays_behind_it() -> None:
     lines = ("p = sqrt(a[i])", "s = add(s, p)", "q = mul(s, 2.0)", "c[i] = sub(q, b[i])")
     first, rest = loops(parted(kernel(*lines)))
     assert first == "i in 0..8 UNROLL:; p = sqrt(a[i]); p_each[i] = copy(p)"
-    assert rest == "i in 0..8 UNROLL:; p = copy(p_each[i]); s = add(s, p); q = mul(s, 2.0); c[i] = sub(q, b[i])"
+    assert rest == "i in 0..8 UNROLL:; s = add(s, p_each[i]); q = mul(s, 2.0); c[i] = sub(q, b[i])"
 
 
 def test_a_register_that_a_sum_reads_is_not_written_before_it() -> None:
     lines = ("p = div(a[i], b[i])", "s = add(s, p)", "p = add(p, 1.0)", "c[i] = copy(p)")
     first, rest = loops(parted(kernel(*lines)))
     assert first == "i in 0..8 UNROLL:; p = div(a[i], b[i]); p_each[i] = copy(p)"
-    assert rest.endswith("p = copy(p_each[i]); s = add(s, p); p = add(p, 1.0); c[i] = copy(p)")
+    assert rest.endswith("s = add(s, p_each[i]); p = add(p_each[i], 1.0); c[i] = copy(p)")
 
 
 def test_a_guard_of_all_iterations_stands_around_both() -> None:
@@ -116,3 +118,21 @@ def test_a_guard_of_all_iterations_stands_around_both() -> None:
 def test_a_long_body_is_executed_a_few_elements_at_a_time() -> None:
     chain = ["p = div(a[i], b[i])", *["q = add(p, 1.0)", "p = mul(q, 0.5)"] * 35, "c[i] = copy(p)"]
     assert [loop.split(":")[0] for loop in loops(parted(kernel(*chain)))] == [f"i in {k}..{k + 2} UNROLL" for k in (0, 2, 4, 6)]
+
+
+def test_operands_are_computed_in_loops_before() -> None:
+    k = kernel("p = add(a[i], b[i])", "q = sqrt(p)", "p = add(q, p)", "c[i] = div(q, p)")
+    split = parted(k)
+    assert loops(split) == [
+        "i in 0..8 UNROLL:; p = add(a[i], b[i]); p_each[i] = copy(p)",
+        "i in 0..8 UNROLL:; q = sqrt(p_each[i]); p = add(q, p_each[i]); q_each[i] = copy(q); p_each_each[i] = copy(p)",
+        "i in 0..8 UNROLL:; c[i] = div(q_each[i], p_each_each[i])",
+    ]
+    x, y = np.random.default_rng(0).uniform(1, 2, (2, 64, 8)).astype(np.float32)
+    for got, expected in zip(split.simulate(x, y), k.simulate(x, y), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_elements_that_iterations_share_keep_a_loop_whole() -> None:
+    k = kernel("c[0] = add(a[i], b[i])", "p = sqrt(c[0])", "c[0] = copy(p)")
+    assert loops(parted(k)) == loops(k)
