@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.flags import all_of, any_of
+from taskfuse.check.flags import all_of, any_of, ones
 from taskfuse.ir.scalar import Const, Expr, TableIndexError, evaluate
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.target import MAX_THREADS, WARP
@@ -69,7 +69,7 @@ class Masks:
                     return None
                 one = self._known[c] = np.full(self.warps.shape, holds, np.bool_) if isinstance(holds, int) else holds.astype(np.bool_, copy=False)
             found = one if found is None else found & one
-        return np.ones(self.warps.shape, np.bool_) if found is None else found
+        return ones(self.warps.shape) if found is None else found
 
     def is_empty(self, conditions: Iterable[Expr]) -> bool:
         """True only if no thread satisfies the conditions, considering only those on thread indices."""

@@ -188,7 +188,7 @@ class Ranges:
                 here = here._under
             found = None if here is self else here._memo.get(e)
             if found is None:
-                found = here._compute(e)
+                found = here._of_sum(e) if isinstance(e, Sum) else here._compute(e)
                 known = here.known.get(e)
                 if known is not None:
                     found = meet(found, known)
@@ -248,21 +248,22 @@ class Ranges:
             said = meet(said, (None if hi is None else -hi, None if lo is None else -lo))
         return said
 
+    def _of_sum(self, e: Sum) -> Span:
+        terms, constant, known = e.terms, e.const, self.known
+        lo: int | None = 0
+        hi: int | None = 0
+        for term, k in terms:
+            low, high = known.get(term, OPEN) if isinstance(term, Sym) else self.of(term)
+            if k < 0:
+                low, high = high, low
+            lo = None if lo is None or low is None else lo + k * low
+            hi = None if hi is None or high is None else hi + k * high
+        if self._sums:
+            lo, hi = meet((lo, hi), self._said(terms))
+        return None if lo is None else lo + constant, None if hi is None else hi + constant
+
     def _compute(self, e: Expr) -> Span:
         match e:
-            case Sum(terms, constant):
-                lo: int | None = 0
-                hi: int | None = 0
-                known = self.known
-                for term, k in terms:
-                    low, high = known.get(term, OPEN) if isinstance(term, Sym) else self.of(term)
-                    if k < 0:
-                        low, high = high, low
-                    lo = None if lo is None or low is None else lo + k * low
-                    hi = None if hi is None or high is None else hi + k * high
-                if self._sums:
-                    lo, hi = meet((lo, hi), self._said(terms))
-                return None if lo is None else lo + constant, None if hi is None else hi + constant
             case Product(factors):
                 span = self.of(factors[0])
                 for f in factors[1:]:

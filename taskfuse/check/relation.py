@@ -139,6 +139,8 @@ class Relation:
             return True
         if e in self._facts:
             return True
+        if isinstance(e, Sym):
+            return False
         match e:
             case Mod(a, Const(d)):
                 if any(isinstance(f, Mod) and f.a is a and isinstance(f.b, Const) and f.b.value % d == 0 for f in self._facts):

@@ -109,6 +109,9 @@ class Node:
         number: position in the order of the text.
         index: position in its block.
         blocks: of a loop its body, of a chain its arms.
+        context: the context in which it is executed.
+        conditions: the conjuncts of the arms around it.
+        loops: the loops around it, outermost first.
     """
 
     stmt: Stmt
@@ -116,23 +119,15 @@ class Node:
     number: int
     index: int
     blocks: list[StatementBlock] = field(default_factory=_no_blocks)
+    context: Context = field(init=False)
+    conditions: tuple[Expr, ...] = field(init=False)
+    loops: tuple[Node, ...] = field(init=False)
     _path: tuple[Node, ...] | None = None
     _runs: bool | None = None
 
-    @property
-    def context(self) -> Context:
-        """The context in which it is executed."""
-        return self.block.context
-
-    @property
-    def conditions(self) -> tuple[Expr, ...]:
-        """The conjuncts of the arms around it."""
-        return self.block.context.conditions
-
-    @property
-    def loops(self) -> tuple[Node, ...]:
-        """The loops around it, outermost first."""
-        return self.block.context.loops
+    def __post_init__(self) -> None:  # fields, as they are asked for some hundred times
+        self.context = self.block.context
+        self.conditions, self.loops = self.context.conditions, self.context.loops
 
     @property
     def role(self) -> str:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.flags import all_of, any_of, greatest, least
+from taskfuse.check.flags import all_of, any_of, filled, greatest, least, numbers_of, ones
 from taskfuse.ir.scalar import Const, Evaluation, Expr, FloorDiv, Sym, children
 
 Ints = NDArray[np.int64]
@@ -62,14 +62,14 @@ class ValueTable:
         self.count = prod(self._shape)
         self._places: Ints | None = None  # in the grid; all of them
         if mask is not None and not all_of(mask):
-            self._places = np.flatnonzero(everywhere(mask, self._shape))
+            self._places = numbers_of(everywhere(mask, self._shape))
             self.count = self._places.size
 
     def some(self, mask: Bools) -> ValueTable:
         """The points at which a mask holds."""
         found = ValueTable.__new__(ValueTable)
         found.names, found._shape, found._values = self.names, self._shape, self._values
-        found._places = np.flatnonzero(mask) if self._places is None else self._places[mask]
+        found._places = numbers_of(mask) if self._places is None else self._places[mask]
         found.count = found._places.size
         return found
 
@@ -173,7 +173,7 @@ class TableJoin:
         self._mine, self._theirs = one.spread(mine), two.spread(theirs)
         if count > DENSE * (one.count + two.count):
             self._mine, self._theirs, count = _ranked(self._mine, self._theirs)
-        at = np.full(count, -1, np.int64)
+        at = filled(count, -1)
         at[self._mine] = np.arange(one.count)
         self._count = count
         self._same = at[self._mine]  # for each point, one of those with its keys
@@ -192,9 +192,9 @@ class TableJoin:
         if any_of(apart):
             read = np.zeros(self._count, np.bool_)
             read[self._theirs] = True
-            if (apart & read[self._mine]).any():
+            if any_of(apart & read[self._mine]):
                 return -1
-        bad = np.flatnonzero(self.hit & (left[self._first] != right))
+        bad = numbers_of(self.hit & (left[self._first] != right))
         return int(bad[0]) if bad.size else None
 
 
@@ -227,7 +227,7 @@ def numbered(columns: Iterable[tuple[Ints, Ints]], *, few: bool = True) -> tuple
 def distinct(values: Ints) -> Ints:
     """The values that occur, in rising order. ``np.unique`` takes longer, and its first call loads masked arrays."""
     ordered = np.sort(values, axis=None)
-    first = np.ones(ordered.size, np.bool_)
+    first = ones(ordered.size)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
     return ordered[first]
 
@@ -235,7 +235,7 @@ def distinct(values: Ints) -> Ints:
 def distinct_columns(rows: Ints) -> Ints:
     """The columns that occur, in rising order of their values from the first row on."""
     ordered = rows[:, np.lexsort(rows[::-1])]
-    first = np.ones(ordered.shape[1], np.bool_)
+    first = ones(ordered.shape[1])
     (ordered[:, 1:] != ordered[:, :-1]).any(axis=0, out=first[1:])
     return ordered[:, first]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.flags import all_of, any_of
+from taskfuse.check.flags import all_of, any_of, greatest, numbers_of, ones, spread
 from taskfuse.check.index_bounds import bounds_of, box_count, effective_extents, value_of
 from taskfuse.check.masks import Mask
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Conditions, Context, StatementTree, linear_thread
@@ -97,7 +97,7 @@ class Threads:
         """An expression per thread; ``None`` if it depends on more than constants."""
         if self.shape is None or not e.free <= THREADS:
             return None
-        return np.broadcast_to(np.asarray(evaluate(e, self._env), dtype=np.int64), self._warps.shape)
+        return spread(np.asarray(evaluate(e, self._env), dtype=np.int64), self._warps.size)
 
     # -- sets -----------------------------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Threads:
         inner = set(names)
         found: list[Mask] = []
         for s in sets:
-            mask = np.ones(grid[0].size, np.bool_)
+            mask = ones(grid[0].size)
             for c in s:
                 if c.free <= inner:
                     mask = mask & np.asarray(evaluate(c, env), np.bool_)
@@ -191,12 +191,12 @@ class Threads:
         mask = self.mask(conditions)
         if mask is None:
             return False
-        return _all_or_none(np.flatnonzero(mask) // size, size)
+        return _all_or_none(numbers_of(mask) // size, size)
 
     def by_groups(self, conditions: Conditions, size: int, among: Conditions) -> bool:
         """True only if, of each group of ``size`` consecutive ids, all threads of ``among`` satisfy the conditions, or none; only for constant blocks."""
         mask, of = self.mask(conditions), self.mask(among)
-        return mask is not None and of is not None and not any_of(_among(np.flatnonzero(of & mask) // size, np.flatnonzero(of & ~mask) // size))
+        return mask is not None and of is not None and not any_of(_among(numbers_of(of & mask) // size, numbers_of(of & ~mask) // size))
 
     def covers_warps(self, conditions: Conditions, arriving: Conditions) -> bool:
         """True only if each warp with threads of the first set has one of the second."""
@@ -284,7 +284,9 @@ class Threads:
 
 def _among(numbers: NDArray[np.int64], others: NDArray[np.int64]) -> Mask:
     """Which of some small numbers are among others."""
-    found = np.zeros(max(numbers.max(initial=0), others.max(initial=0)) + 1, np.bool_)
+    if not numbers.size or not others.size:
+        return np.zeros(numbers.size, np.bool_)
+    found = np.zeros(max(greatest(numbers), greatest(others)) + 1, np.bool_)
     found[others] = True
     return found[numbers]
 

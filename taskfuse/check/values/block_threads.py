@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.flags import ones, spread
 from taskfuse.check.statement_tree import THREAD_NAMES, Node
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.written import BufferStorage
@@ -83,12 +84,12 @@ class BlockThreads:
         """Such an expression, of each thread."""
         found = self._values.get(e)
         if found is None:
-            found = self._values[e] = np.broadcast_to(np.asarray(evaluate(e, self.index), np.int64), self.count)
+            found = self._values[e] = spread(np.asarray(evaluate(e, self.index), np.int64), self.count)
         return found
 
     def chosen(self, conditions: Iterable[Expr]) -> Bools:
         """The threads selected by those of the conditions that depend on nothing else."""
-        found = np.ones(self.count, np.bool_)
+        found = ones(self.count)
         for c in conditions:
             for part in conjuncts(c):
                 if self.says(part):

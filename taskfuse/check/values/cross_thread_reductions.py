@@ -19,7 +19,7 @@ import numpy as np
 
 from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
-from taskfuse.check.flags import all_of, any_of
+from taskfuse.check.flags import all_of, any_of, filled, numbers_of, ones, spread
 from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Node, StatementBlock
 from taskfuse.check.tables import numbered
 from taskfuse.check.values.block_threads import BlockThreads
@@ -96,7 +96,7 @@ class CrossThreadReductions:
         self.reader: Node | None = None
         self.staying: set[Node] = set()  # the statements whose conditions are at the reader what they were
         self.alike = np.arange(self.count, dtype=np.int64)
-        self.takers = np.ones(self.count, np.bool_)
+        self.takers = ones(self.count)
         self.numbers: dict[tuple[int, ...], int] = {}
 
     def take(self, keys: list[Ints], takers: Bools) -> None:
@@ -107,7 +107,7 @@ class CrossThreadReductions:
         """
         self.takers = takers
         if keys:
-            numbers = np.broadcast_to(numbered((key, key) for key in keys)[0], self.count)
+            numbers = spread(numbered((key, key) for key in keys)[0], self.count)
             _, first, inverse = np.unique(numbers, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
             if (self.along[self.alike] > self.along).any():
@@ -142,8 +142,8 @@ class CrossThreadReductions:
             t = np.arange(self.count)
             sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
             sets[~self.takers] = 0
-            of = np.full(self.count, self.numbers.setdefault(index, len(self.numbers)), np.int64)
-            found = self.registers[self.accumulator, index] = ThreadSets(sets, np.ones(self.count, np.bool_), of, self.along, {}, {})
+            of = filled(self.count, self.numbers.setdefault(index, len(self.numbers)))
+            found = self.registers[self.accumulator, index] = ThreadSets(sets, ones(self.count), of, self.along, {}, {})
         return found
 
     # -- control --------------------------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class CrossThreadReductions:
 
     def _mask(self, conditions: Iterable[Expr], env: Mapping[str, int]) -> tuple[Bools, frozenset[Expr], Ints]:
         """The threads at which conditions on threads hold, the other conditions, and above which extent of the block each thread exists and these hold."""
-        found = np.ones(self.count, np.bool_)
+        found = ones(self.count)
         others: set[Expr] = set()
         above = self.along
         for c in conditions:
@@ -237,8 +237,8 @@ class CrossThreadReductions:
                 start = set_to(stmt, self.rule.dtype)
                 if start is None or not any(is_same_number(start, known) for known in (neutral_of(self.rule), partial_start(self.rule))):
                     raise Open(f"partial results start with {start}", node)
-                sets, nobody = np.zeros((self.count, self.words), np.uint64), np.full(self.count, -1, np.int64)
-                none = ThreadSets(sets, np.ones(self.count, np.bool_), nobody, self.along, {}, {})
+                sets, nobody = np.zeros((self.count, self.words), np.uint64), filled(self.count, -1)
+                none = ThreadSets(sets, ones(self.count), nobody, self.along, {}, {})
                 self._write(node, stmt.out, env, mask, none)
             case Compute(op=op, operands=(Access() as a,)) if op is COPY:
                 self._write(node, stmt.out, env, mask, self._read(node, a, env, mask))
@@ -266,8 +266,8 @@ class CrossThreadReductions:
                 raise Open("it joins results of other blocks with its own", node)
         common = a.sets & b.sets
         if any_of(common) and (both := common.any(axis=1) & a.known & b.known & mask).any():
-            t = int(np.flatnonzero(both)[0])
-            s = int(np.flatnonzero(np.unpackbits((a.sets[t] & b.sets[t]).view(np.uint8), bitorder="little"))[0])
+            t = int(numbers_of(both)[0])
+            s = int(numbers_of(np.unpackbits((a.sets[t] & b.sets[t]).view(np.uint8), bitorder="little"))[0])
             raise Open(f"thread {t} joins the partial result of thread {s} twice", node)
         apart = a.of != b.of
         if any_of(apart) and (mask & (a.of >= 0) & (b.of >= 0) & apart).any():
@@ -306,16 +306,16 @@ class CrossThreadReductions:
         else:
             found = self._gathered(access, index, mask)
         if not all_of(found.known[mask]):
-            t = int(np.flatnonzero(mask & ~found.known)[0])
+            t = int(numbers_of(mask & ~found.known)[0])
             raise Open(f"thread {t} reads a partial result that was never written", node)
         if self.threads.along and (late := mask & (found.above > self.above)).any():
-            t = int(np.flatnonzero(late)[0])
+            t = int(numbers_of(late)[0])
             raise Open(f"thread {t} reads a partial result that nobody has written in a smaller block", node)
         return found
 
     def _gathered(self, access: Access, index: list[Ints], mask: Bools) -> ThreadSets:
         cells = self.shared.get(access.buffer)
-        of, above = np.full(self.count, -1, np.int64), np.zeros(self.count, np.int64)
+        of, above = filled(self.count, -1), np.zeros(self.count, np.int64)
         if cells is None:
             return ThreadSets(np.zeros((self.count, self.words), np.uint64), np.zeros(self.count, np.bool_), of, above, {}, {})
         if all(not any(i.strides) for i in index):  # one number, spread over the threads
@@ -323,12 +323,12 @@ class CrossThreadReductions:
             if place is not None:
                 of[:], above[:] = cells.of[place], cells.above[place]
                 sets = np.broadcast_to(cells.sets[place], (self.count, self.words))
-                return ThreadSets(sets, np.ones(self.count, np.bool_), of, above, *cells.states[int(cells.state[place])])
+                return ThreadSets(sets, ones(self.count), of, above, *cells.states[int(cells.state[place])])
         sets, known = np.zeros((self.count, self.words), np.uint64), np.zeros(self.count, np.bool_)
-        places, threads = cells.read(index, np.flatnonzero(mask))
+        places, threads = cells.read(index, numbers_of(mask))
         sets[threads], known[threads], of[threads], above[threads] = cells.sets[places], True, cells.of[places], cells.above[places]
         states = cells.state[places]
-        full = np.flatnonzero(cells.of[places] >= 0)
+        full = numbers_of(cells.of[places] >= 0)
         last = cells.states[int(states[full[-1]])] if full.size else None
         blocks, spans = ({}, {}) if last is None else last[:2]
         under: set[Expr] = set()
@@ -360,7 +360,7 @@ class CrossThreadReductions:
             above = self.above
             if old is not None and self.threads.along:
                 before = np.where(old.known, old.above, self.above)
-                late = np.flatnonzero(mask & (before < self.above))
+                late = numbers_of(mask & (before < self.above))
                 self._same_below(node, late, old.sets[late], value, self.above[late])
                 above = np.where(mask, np.minimum(before, self.above), old.above)
             if old is None or all_of(mask):
@@ -374,14 +374,14 @@ class CrossThreadReductions:
                 self.registers[key] = ThreadSets(sets, known, of, above, full.blocks, full.spans, under | old.under)
             return
         cells = self.shared.setdefault(access.buffer, SharedSets(len(index), self.words))
-        writers = np.flatnonzero(mask)
+        writers = numbers_of(mask)
         try:
             places, first = cells.written(index, writers)
         except IndexError:
             raise Open("the place where it stores partial results is no place of its buffer", node) from None
         if any_of(again := first != writers):
             one, two = first[again], writers[again]
-            clash = np.flatnonzero((value.sets[one] != value.sets[two]).any(axis=1) | (value.of[one] != value.of[two]))
+            clash = numbers_of((value.sets[one] != value.sets[two]).any(axis=1) | (value.of[one] != value.of[two]))
             if clash.size:
                 raise Open(f"threads {one[clash[0]]} and {two[clash[0]]} put different partial results in one place", node)
         above = self.above[writers]
@@ -407,9 +407,9 @@ class CrossThreadReductions:
         if not threads.size:
             return
         changed = np.unpackbits((old ^ new.sets[threads]).view(np.uint8), axis=1, bitorder="little")[:, : self.count].astype(np.bool_)
-        lost = (changed & (self.along[None, :] < below[:, None])).any(axis=1)
+        lost: Bools = np.asarray((changed & (self.along[None, :] < below[:, None])).any(axis=1))
         if any_of(lost):
-            t = int(threads[np.flatnonzero(lost)[0]])
+            t = int(threads[numbers_of(lost)[0]])
             raise Open(f"thread {t} joins partial results of threads that exist in a block in which it does not", node)
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------------

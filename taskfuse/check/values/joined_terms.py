@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.bounded_variables import Trip
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.flags import any_of, numbers_of
 from taskfuse.check.tables import distinct_columns
 from taskfuse.check.values.accumulators import Term
 from taskfuse.check.values.block_threads import BlockThreads
@@ -38,14 +39,14 @@ def members_of(joined: Joined, group: list[Term], axes: list[int], want: Place) 
     keys = [threads.values(a) for a in sorted(atoms, key=str)]
     packed = _packed(joined.members[readers])
     firsts: dict[tuple[object, ...], int] = {}
-    for t, *alike in zip(np.flatnonzero(readers).tolist(), packed, *(key[readers].tolist() for key in keys), strict=True):
+    for t, *alike in zip(numbers_of(readers).tolist(), packed, *(key[readers].tolist() for key in keys), strict=True):
         firsts.setdefault(tuple(alike), t)
     for t in firsts.values():
-        members = np.flatnonzero(joined.members[t])
+        members = numbers_of(joined.members[t])
         if not members.size:
             raise Open(f"thread {t} reads a result that has no terms", want.node)
         for a, key in zip(sorted(atoms, key=str), keys, strict=True):  # the first of those alike has their keys
-            if (key[members] != key[t]).any():
+            if any_of(key[members] != key[t]):
                 raise Open(f"thread {t} has terms of another element: {a} of the threads that it joins differs", want.node)
     some = [np.frombuffer(row, np.uint8) for row in dict.fromkeys(packed)]
     taking = np.packbits(takers)
@@ -53,7 +54,7 @@ def members_of(joined: Joined, group: list[Term], axes: list[int], want: Place) 
     found: dict[bytes, Mapping[str, Ints]] = {}
     said = [_said(t, axes, threads) for t in group]
     for s in sets:
-        members = np.flatnonzero(s)
+        members = numbers_of(s)
         if not members.size:
             raise Open("threads join partial results of threads that take no terms", want.node)
         rows = np.concatenate([values[:, members] for values in said])

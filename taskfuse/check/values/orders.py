@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.flags import greatest
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.runs import Span, Visits, below
@@ -47,7 +48,7 @@ ROUNDS = 32
 def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, constraints: Constraints, extent: Expr | None = None) -> tuple[int, Expr | None]:
     """The number of points of a table along an axis, and the number of values of the higher digits: ``extent``, if it is that as it is; ``None``: unbounded."""
     if not weights:
-        width = int(column.max(initial=-1)) + 1
+        width = greatest(column) + 1 if column.size else 0
         return width, const(width)
     digits = sorted(weights.items(), key=lambda item: (not isinstance(item[1], Const), item[1].value if isinstance(item[1], Const) else 0, str(item[1])))
     weight = digits[0][1]

@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.flags import all_of
+from taskfuse.check.flags import all_of, filled, numbers_of, ones
 from taskfuse.ir.scalar import Expr
 
 Ints = NDArray[np.int64]
@@ -93,7 +93,7 @@ class SharedSets:
             places = places * n + i
         sets, of, above, state = self.sets, self.of, self.above, self.state
         self.sets = np.zeros((size, sets.shape[1]), np.uint64)
-        self.of, self.above, self.state = np.full(size, -1), np.zeros(size, np.int64), np.full(size, -1)
+        self.of, self.above, self.state = filled(size, -1), np.zeros(size, np.int64), filled(size, -1)
         self.sets[places], self.of[places], self.above[places], self.state[places] = sets, of, above, state
         self._shape = shape
 
@@ -108,7 +108,8 @@ class SharedSets:
 
     def read(self, index: Sequence[Ints], threads: Ints) -> tuple[Ints, Ints]:
         """The written elements that some threads read, and which of the threads read them."""
-        inside, places = np.full(threads.size, self.state.size > 0), np.zeros(threads.size, np.int64)
+        inside = ones(threads.size) if self.state.size else np.zeros(threads.size, np.bool_)
+        places = np.zeros(threads.size, np.int64)
         for n, i in zip(self._shape, index, strict=True):
             at = i[threads]
             inside &= (at >= 0) & (at < n)
@@ -133,9 +134,9 @@ def writers_of(stored: Sequence[Ints], read: Sequence[Ints], cells: ThreadSets) 
         both = np.stack([np.concatenate(pair) for pair in zip(stored, read, strict=True)])
         keys = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
     here, there = keys[:count], keys[count:]
-    first = np.full(keys.max(initial=0) + 1, -1, np.int64)
-    threads = np.flatnonzero(cells.known)[::-1]
+    first = filled(keys.max(initial=0) + 1, -1)
+    threads = numbers_of(cells.known)[::-1]
     first[here[threads]] = threads
     same = first[here]
-    apart = np.flatnonzero(cells.known & ((cells.sets != cells.sets[same]).any(axis=1) | (cells.of != cells.of[same])))
+    apart = numbers_of(cells.known & ((cells.sets != cells.sets[same]).any(axis=1) | (cells.of != cells.of[same])))
     return first[there], (int(same[apart[0]]), int(apart[0])) if apart.size else None

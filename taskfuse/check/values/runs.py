@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.bounded_variables import BoundedElement, Trip
 from taskfuse.check.constraints import Constraints
+from taskfuse.check.flags import ones
 from taskfuse.check.ranges import EQ, LE, LT, NE, Ranges, terms_of
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, StatementTree
 from taskfuse.check.values.claims import Place
@@ -230,9 +231,9 @@ def _threads(shape: tuple[int, ...], conditions: tuple[Expr, ...]) -> Mapping[st
     linear = np.arange(prod(shape), dtype=np.int64)
     parts = (linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1]))
     env: dict[str, Ints] = dict(zip(THREAD_NAMES, parts, strict=True))
-    mask = np.ones(linear.size, np.bool_)
+    mask = ones(linear.size)
     for c in conditions:
-        mask &= np.broadcast_to(np.asarray(evaluate(c, env), np.bool_), linear.size)
+        mask &= np.asarray(evaluate(c, env), np.bool_)
     return {n: v[mask] for n, v in env.items()}
 
 

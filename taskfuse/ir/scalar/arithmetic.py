@@ -6,8 +6,9 @@ value: a rewrite may turn such an expression into anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import gcd
+from operator import attrgetter
 
 from taskfuse.ir.scalar.expr import MEMORY, ONE, ZERO, Const, Expr, FloorDiv, Mod, Product, Sum, const, intern
 from taskfuse.ir.scalar.memory import remembered
@@ -36,10 +37,13 @@ def _merged(terms: Mapping[Expr, int], constant: int) -> Expr:
     """``constant`` plus the sum of ``coefficient * term``, in any order; coefficients may be 0."""
     if 0 in terms.values():
         terms = {term: k for term, k in terms.items() if k}
-    if len(terms) == 2:  # as most
-        first, second = terms.items()
-        return _sum((second, first) if _term_key(second) < _term_key(first) else (first, second), constant)
-    return _sum(tuple(sorted(terms.items(), key=_term_key) if len(terms) > 1 else terms.items()), constant)
+    if len(terms) < 2:
+        return _sum(tuple(terms.items()), constant)
+    try:
+        order = sorted(terms, key=_KNOWN_KEY)
+    except AttributeError:
+        order = sorted(terms, key=_key)
+    return _sum(tuple([(term, terms[term]) for term in order]), constant)
 
 
 def _sum(terms: Terms, constant: int) -> Expr:
@@ -51,11 +55,8 @@ def _sum(terms: Terms, constant: int) -> Expr:
     return intern(Sum, terms, constant)
 
 
-def _term_key(item: tuple[Expr, int]) -> tuple[object, ...]:
-    try:
-        return item[0].known_key
-    except AttributeError:
-        return item[0].key
+_KNOWN_KEY: Callable[[Expr], tuple[object, ...]] = attrgetter("known_key")
+"""The key of an expression that has been sorted before: most have."""
 
 
 def _key(e: Expr) -> tuple[object, ...]:
@@ -243,15 +244,14 @@ def add_all(terms: Iterable[tuple[Expr, int]], constant: int) -> Expr:
     """``constant`` plus the sum of ``coefficient * expression``, where the expressions may be sums themselves."""
     merged: dict[Expr, int] = {}
     for e, k in terms:
-        match e:
-            case Sum(inner, inner_constant):
-                for t, m in inner:
-                    merged[t] = merged.get(t, 0) + k * m
-                constant += k * inner_constant
-            case Const(value):
-                constant += k * value
-            case _:
-                merged[e] = merged.get(e, 0) + k
+        if isinstance(e, Sum):
+            for t, m in e.terms:
+                merged[t] = merged.get(t, 0) + k * m
+            constant += k * e.const
+        elif isinstance(e, Const):
+            constant += k * e.value
+        else:
+            merged[e] = merged.get(e, 0) + k
     return _merged(merged, constant)
 
 

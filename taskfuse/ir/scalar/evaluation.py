@@ -101,22 +101,20 @@ class Evaluation:
         return found
 
     def _of(self, e: Expr) -> Value:
-        match e:
-            case Const(value):
-                return value
-            case Sym(name):
-                return self.env[name]
-            case _:
-                found = self._kept.get(e)
-                if found is None:
-                    found = self._done.get(e)
-                if found is None:
-                    found = self._of_more_rows(e)
-                    if found is None:
-                        found = self._compute(e)
-                    kept = self._kept if isinstance(found, int) or found.size <= KEPT else self._done
-                    kept[e] = found
-                return found
+        if isinstance(e, Const):
+            return e.value
+        if isinstance(e, Sym):
+            return self.env[e.name]
+        found = self._kept.get(e)
+        if found is None:
+            found = self._done.get(e)
+        if found is None:
+            found = self._of_more_rows(e)
+            if found is None:
+                found = self._compute(e)
+            kept = self._kept if isinstance(found, int) or found.size <= KEPT else self._done
+            kept[e] = found
+        return found
 
     def _of_more_rows(self, e: Expr) -> Value | None:
         """The value of an expression in the rows that are here, if it is known where there are more."""

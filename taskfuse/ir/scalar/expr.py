@@ -14,7 +14,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from numbers import Integral
+from operator import attrgetter
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex, TypeVar
 
@@ -333,11 +335,22 @@ def intern(cls: type[E], *values: object) -> E:
     identity = (cls, *values)
     found = INTERNED.get(identity)
     if found is None:
-        make: Callable[..., Expr] = cls
-        found = make(*values)
-        object.__setattr__(found, "free", _free(found))
+        found = _NEW(cls)
+        for put, value in zip(_fields_of(cls), values, strict=True):
+            put(found, value)
+        _PUT_FREE(found, _free(found))
         found = INTERNED.setdefault(identity, found)
     return found
+
+
+_NEW = object.__new__
+_PUT_FREE: Callable[[Expr, frozenset[str]], None] = Expr.__dict__["free"].__set__
+
+
+@cache
+def _fields_of(cls: type[Expr]) -> tuple[Callable[[Expr, object], None], ...]:
+    """What sets each field of a new node, without the check that nodes do not change."""
+    return tuple(cls.__dict__[name].__set__ for name in cls.__match_args__)
 
 
 def forget() -> None:
@@ -365,20 +378,13 @@ _OWN_REFERENCES = _own_references()
 
 def _free(e: Expr) -> frozenset[str]:
     """The symbols of a node that has just been made; an operand's own set where that has all."""
+    if isinstance(e, Sym):
+        return frozenset((e.name,))
     found = NO_NAMES
-    match e:
-        case Sum(terms):
-            for term, _ in terms:
-                free = term.free
-                if not free <= found:
-                    found = found | free if found else free
-        case Sym(name):
-            found = frozenset((name,))
-        case _:
-            for child in children(e):
-                free = child.free
-                if not free <= found:
-                    found = found | free if found else free
+    for child in children(e):
+        free = child.free
+        if free is not found and not free <= found:
+            found = found | free if found else free
     return found
 
 
@@ -413,25 +419,28 @@ def _sort_key(e: Expr) -> tuple[object, ...]:
 
 def children(e: Expr) -> tuple[Expr, ...]:
     """The operands of a node, left to right."""
-    match e:
-        case Sum(terms):
-            return tuple([term for term, _ in terms])
-        case FloorDiv(a, b) | Mod(a, b) | Compare(_, a, b) | Xor(a, b):
-            return (a, b)
-        case Const() | Sym():
-            return ()
-        case Product(args) | Min(args) | Max(args) | And(args) | Or(args):
-            return args
-        case Select(cond, a, b):
-            return (cond, a, b)
-        case Table(_, a) | Not(a):
-            return (a,)
-        case Element(tensor, index, size, low, high):
-            return (tensor, index, size, low, high)
-        case UpperBound(tensor, size, low, high, _, _, sought):
-            return (tensor, size, low, high, sought)
-        case _:
-            raise AssertionError(type(e))
+    return _CHILDREN[type(e)](e)
+
+
+def _none(e: Expr) -> tuple[Expr, ...]:
+    del e
+    return ()
+
+
+# By class: a pattern of a class takes as long as all of this, and this is asked for every node.
+_CHILDREN: dict[type[Expr], Callable[[Any], tuple[Expr, ...]]] = {
+    Sum: lambda e: tuple([term for term, _ in e.terms]),
+    Const: _none,
+    Sym: _none,
+    Product: attrgetter("factors"),
+    Table: lambda e: (e.index,),
+    Not: lambda e: (e.a,),
+    Select: attrgetter("cond", "a", "b"),
+    Element: attrgetter("tensor", "index", "size", "low", "high"),
+    UpperBound: attrgetter("tensor", "size", "low", "high", "sought"),
+    **dict.fromkeys((FloorDiv, Mod, Compare, Xor), attrgetter("a", "b")),
+    **dict.fromkeys((Min, Max, And, Or), attrgetter("args")),
+}
 
 
 def free_symbols(e: Expr) -> frozenset[str]:

@@ -14,7 +14,7 @@ from taskfuse.ir.scalar.logic import as_boolean, ge, not_
 from taskfuse.ir.scalar.lookups import integers_of, lookups_of
 from taskfuse.ir.scalar.memory import forgotten_by
 from taskfuse.ir.scalar.rewrite import PENDING, Rewriter
-from taskfuse.ir.scalar.samples import fails_somewhere, samples_of
+from taskfuse.ir.scalar.samples import fails_somewhere, possible_quotients, samples_of
 from taskfuse.ir.scalar.transform import substitute
 
 NO_FACTS = Facts()
@@ -30,6 +30,9 @@ class _ProvingRewriter(Rewriter):
 
     def nonnegative(self, form: Expr) -> bool:
         return search.nonnegative(form, self.facts)
+
+    def _possible_quotients(self, a: Expr, b: Expr) -> tuple[int, ...] | None:
+        return possible_quotients(a, b, self.facts)
 
     def __call__(self, e: Expr) -> Expr:
         if isinstance(e, Const):

@@ -224,11 +224,17 @@ class Rewriter:
                 return const(lo // b.value)
             if not a.free or b.value <= 0:
                 return None
+        possible = self._possible_quotients(a, b)
         for q in (0, 1, -1):
-            if (q >= 0 and hi is not None and hi < 0) or (q < 0 and lo is not None and lo >= 0):
+            if (possible is not None and q not in possible) or (q >= 0 and hi is not None and hi < 0) or (q < 0 and lo is not None and lo >= 0):
                 continue
             if self._within(sub(a, scale(b, q)), b):
                 return const(q)
+        return None
+
+    def _possible_quotients(self, a: Expr, b: Expr) -> tuple[int, ...] | None:
+        """The only values that ``a//b`` may have everywhere; ``None``: any."""
+        del a, b
         return None
 
     def _split_exact(self, a: Expr, b: Expr) -> tuple[list[tuple[Expr, int]], Expr]:

@@ -27,10 +27,14 @@ ROWS = 256
 NEAR, FAR, MOST = 8, 400, 1 << 10
 """How far above its least value a symbol is sampled: one without an upper bound, in every other row, and any symbol."""
 
+ENDS = 32
+"""The rows in which each symbol has its least or its greatest value: most forms that are negative somewhere are so at such ends."""
+
 LONGEST = 64
 """The most elements of a table that differ."""
 
 _RANDOM = np.random.default_rng(7).random((61, ROWS))
+_RANDOM[:, :ENDS] = np.where(_RANDOM[:, :ENDS] < 0.5, 0, np.nextafter(1, 0))
 _RANDOM_TABLES = np.random.default_rng(8).random((ROWS, LONGEST))
 
 
@@ -55,10 +59,33 @@ def fails_somewhere(condition: Expr, table: Samples) -> bool:
         return False
     at = table.at
     wrong = np.logical_not(at.of(condition))
-    if wrong.any():
+    if np.count_nonzero(wrong):  # the method takes four times as long
         for has_value in _demands(condition):
             wrong = np.logical_and(wrong, at.of(has_value))
-    return bool(wrong.any())
+    return bool(np.count_nonzero(wrong))
+
+
+def possible_quotients(a: Expr, b: Expr, facts: Facts) -> tuple[int, ...] | None:
+    """The numbers q with ``0 <= a - q*b < b`` at all samples of the facts, one at most: no proof can find another. ``None``: there are no such samples."""
+    try:
+        table = _with_any(b, _with_any(a, samples_of(facts)))
+        if not sample_count(table):
+            return None
+        at = table.at
+        number, size = np.asarray(at.of(a), np.int64), np.asarray(at.of(b), np.int64)
+        demands = [np.asarray(at.of(c), np.bool_) for c in (*_demands(a), *_demands(b))]
+    except (ZeroDivisionError, OverflowError):  # of constants
+        return None
+    if demands:
+        number, size, has_value = np.broadcast_arrays(number, size, np.logical_and.reduce(np.broadcast_arrays(*demands)))
+        number, size = number[has_value], size[has_value]
+        if not number.size:
+            return None
+    if np.count_nonzero(size < 1):
+        return ()
+    found = number // size
+    first = found.item(0)
+    return (first,) if np.count_nonzero(found == first) == found.size else ()
 
 
 def _with_any(e: Expr, table: Samples) -> Samples:

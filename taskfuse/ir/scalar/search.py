@@ -47,7 +47,7 @@ from taskfuse.ir.scalar.samples import is_negative_somewhere
 from taskfuse.ir.scalar.transform import rebuild
 
 STEP_LIMIT = 32
-PATIENCE = 4  # steps until values are tried at which there would be no proof; before cases, and for forms with tables, which are long, they are tried at once
+PATIENCE = 4  # steps until samples are made and tried; before cases, for forms with tables, which are long, and where samples are known, they are tried at once
 TERM_LIMIT = 24  # longer forms come from multiplying unrelated polynomials: no proof is near
 ASSUMPTION_LIMIT = 3  # assumed forms that one proof may combine
 
@@ -65,9 +65,9 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
     if found is None and lookups_of(form) and (near := facts.about(form.free)) is not facts:
         found = facts.sign_memo[form] = nonnegative(form, near)
     if found is None:
-        search = _Search(facts, _Steps(form, facts))
-        found = search.prove(form, ASSUMPTION_LIMIT)
-        if not (found or search.steps.refuted) and (simpler := _without_remainders(form, facts)) is not None:
+        steps = _Steps(form, facts)
+        found = not (steps.begin_sampled and steps.is_refuted()) and _Search(facts, steps).prove(form, ASSUMPTION_LIMIT)
+        if not (found or steps.refuted) and (simpler := _without_remainders(form, facts)) is not None:
             found = nonnegative(*simpler)
         facts.sign_memo[form] = found
     return found
@@ -134,15 +134,17 @@ class _Bound:
 
 class _Steps:
     """The steps that a search has left, in all its cases. One that has not come to an end early, or comes to cases, looks for values at which the form is
-    negative; one about tables begins with that.
+    negative; one about tables begins with that, and so do all where samples are known.
 
     Attributes:
+        begin_sampled: values are looked for before the first step.
         refuted: there are such values, so there are no more steps.
     """
 
     def __init__(self, form: Expr, facts: Facts) -> None:
         self.left = STEP_LIMIT
-        self._sampled_at = STEP_LIMIT - (0 if lookups_of(form) else PATIENCE)
+        self.begin_sampled = facts.samples is not None or bool(lookups_of(form))
+        self._sampled_at = STEP_LIMIT - (0 if self.begin_sampled else PATIENCE)
         self.refuted = False
         self._is_sampled = False
         self._form = form

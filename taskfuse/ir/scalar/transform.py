@@ -88,7 +88,10 @@ def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 def substitute(e: Expr, values: Mapping[str, IntLike]) -> Expr:
     """``e`` with symbols replaced, all at once, by name."""
-    return e if e.free.isdisjoint(values) else Substitution(values)(e)
+    if e.free.isdisjoint(values):
+        return e
+    found = _KNOWN.get((e, *map(values.get, e.free)))
+    return Substitution(values)(e) if found is None else found
 
 
 _KNOWN: dict[tuple[object, ...], Expr] = {}
@@ -116,7 +119,7 @@ class Substitution:
             return value if isinstance(value, Expr) else wrap(value)
         found = self.done.get(e)
         if found is None:
-            key = (e, *[(name, values[name]) for name in e.free if name in values])
+            key = (e, *map(values.get, e.free))  # the order of the symbols of a node is always the same
             found = _KNOWN.get(key)
             if found is None:
                 if len(_KNOWN) >= MEMORY:

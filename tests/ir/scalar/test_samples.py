@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taskfuse.ir.scalar import Facts, eq, evaluate, ge, parse_expr, prove, search, sym
-from taskfuse.ir.scalar.samples import is_negative_somewhere, sample_count, samples_of, samples_of_tables, samples_where, samples_with
+from taskfuse.ir.scalar.samples import is_negative_somewhere, possible_quotients, sample_count, samples_of, samples_of_tables, samples_where, samples_with
 
 FACTS = Facts().with_range("N", 1, None).with_multiple("N", 8).with_range("i", 0, parse_expr("N - 1")).with_range("t", 0, 31)
 
@@ -25,6 +25,27 @@ def test_what_is_never_negative(text: str) -> None:
 def test_where_a_form_has_no_value_it_is_not_negative(text: str) -> None:
     facts = FACTS.with_range("unknown", 0, 9)
     assert not is_negative_somewhere(parse_expr(text), facts)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "found"),
+    [
+        ("t", "32", (0,)),
+        ("t", "16", ()),
+        ("t + 64", "32", (2,)),
+        ("i", "N", (0,)),
+        ("i + N", "N", (1,)),
+        ("i - N", "N", (-1,)),
+        ("i", "t", ()),
+        ("t", "unknown", ()),
+        ("unknown", "4", ()),
+        ("table([3, 5], t)", "3", (1,)),
+        ("table([3, 6], t)", "3", ()),
+        ("3", "9223372036854775807*9", None),
+    ],
+)
+def test_quotients_that_samples_leave(a: str, b: str, found: tuple[int, ...] | None) -> None:
+    assert possible_quotients(parse_expr(a), parse_expr(b), FACTS) == found
 
 
 def test_what_is_assumed_holds_at_samples() -> None:
