@@ -123,7 +123,7 @@ def _expanded(sections: Sequence[Body], loop: For, buffers: Mapping[str, Buffer]
         body = list[Stmt]()
         for stmt in section:
             body.append(_reading(stmt, {name: Access(each, place) for name, each in arrays.items() if name not in own}))
-            own.update(a.buffer for a in accesses(stmt)[0] if not buffers[a.buffer].shape)
+            own.update(a.buffer for a in accesses(stmt)[0] if a.buffer in buffers and not buffers[a.buffer].shape)
         for name in dict.fromkeys(a.buffer for later in sections[k + 1 :] for s in later for a in accesses(s)[1] if a.buffer in own):
             arrays[name] = kept(name, loop)
             body.append(Compute(Access(arrays[name], place), ELEMENTWISE["copy"], (Access(name, ()),), buffers[name].dtype))

@@ -136,3 +136,9 @@ def test_operands_are_computed_in_loops_before() -> None:
 def test_elements_that_iterations_share_keep_a_loop_whole() -> None:
     k = kernel("c[0] = add(a[i], b[i])", "p = sqrt(c[0])", "c[0] = copy(p)")
     assert loops(parted(k)) == loops(k)
+
+
+def test_results_that_are_stored_one_by_one_stay_in_the_rest() -> None:
+    first, rest = loops(parted(kernel("p = div(a[i], b[i])", "s = add(s, p)", "c[i] = copy(p)", "z[threadIdx.x, i] = mul(s, p)")))
+    assert first == "i in 0..8 UNROLL:; p = div(a[i], b[i]); c[i] = copy(p); p_each[i] = copy(p)"
+    assert rest == "i in 0..8 UNROLL:; s = add(s, p_each[i]); z[threadIdx.x, i] = mul(s, p_each[i])"

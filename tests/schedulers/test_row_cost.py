@@ -149,6 +149,12 @@ def test_short_runs_cost_parts_of_sectors_and_lines() -> None:
     assert estimate(replace(whole, run=9), RowConfig(32, 8, 8)).us < short  # the next rows have the rest of the sectors
 
 
+def test_rows_of_a_warp_share_the_lines_of_their_runs() -> None:
+    """Windows of 2 x 2: a warp has 16 of them, whose elements lie in two stretches of memory."""
+    windows = RowProblem(1 << 24, 4, width=2, loads=(4,), store_bytes=4)
+    assert rank(replace(windows, run=2))[0].us == pytest.approx(rank(windows)[0].us, rel=0.2)
+
+
 def test_blocks_of_short_rows_are_few_enough_to_begin() -> None:
     """Sums of 8 terms, of which each thread has one: blocks of a warp would begin for longer than the memory moves."""
     sums = RowProblem(1 << 21, 8, width=1, is_inner=False, loads=(4,), store_bytes=4)
