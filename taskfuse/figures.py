@@ -304,6 +304,7 @@ class AttentionFigures:
         ahead: share of the time of a chunk, without ``staged_chunk_cycles``, that it takes if products are issued ahead: from eight cases of
             ``benchmarks/results/attention_turns.txt``, of 0.89 to 1.03 by the other figures.
         ahead_gains: columns, and keys of a chunk, for which two warpgroups were faster so; turns besides gained nothing.
+        one_walk_cycles: cycles of a chunk of :mod:`taskfuse.schedulers.one_walk` if each product has 128 terms or columns; they are assumed to grow with these.
     """
 
     exposed: tuple[float, float, float] = (0.6, 0.2, 0.1)
@@ -318,6 +319,7 @@ class AttentionFigures:
     staged_chunk_cycles: float = 590
     ahead: float = 0.96
     ahead_gains: frozenset[tuple[int, int]] = frozenset({(128, 128), (256, 64)})
+    one_walk_cycles: float = 4300
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,12 @@ it (:func:`parted`), and what changes what it reads, as the sums of a reduction,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import frexp
 from typing import NamedTuple
 
 from taskfuse.cuda.hoisting import guard_around
-from taskfuse.cuda.rounded import narrow_registers
+from taskfuse.cuda.rounded import ShorterForms
 from taskfuse.dtypes import float32
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
@@ -45,7 +44,7 @@ def parted(kernel: Kernel) -> Kernel:
     if any(isinstance(s, Wgmma) for s in walk(kernel)):  # ptxas waits for each product where branches read accumulators
         return kernel
     made: list[Buffer] = []
-    narrow = narrow_registers(kernel)
+    shorter = ShorterForms(kernel)
     taken = {b.name for b in kernel.buffers} | {p.name for p in kernel.params}
     buffers = {b.name: b for b in kernel.buffers}
 
@@ -60,9 +59,9 @@ def parted(kernel: Kernel) -> Kernel:
 
     def part(loop: For) -> Stmt | Body:
         parts = _parts(loop, buffers)
-        if not any(has_usual_form(s, narrow) for s in parts.first):
+        if not any(has_usual_form(s, shorter) for s in parts.first):
             return loop
-        sections = _sections(parts.first, narrow)
+        sections = _sections(parts.first, shorter)
         if not _are_apart(sections, loop, buffers):
             return loop
         bodies = _expanded([*sections, *([parts.rest] if parts.rest else [])], loop, buffers, kept)
@@ -80,13 +79,13 @@ def parted(kernel: Kernel) -> Kernel:
     return kernel if body is kernel.body else replace(kernel, body=body, buffers=(*kernel.buffers, *made))
 
 
-def _sections(body: Body, narrow: AbstractSet[str]) -> list[Body]:
+def _sections(body: Body, shorter: ShorterForms) -> list[Body]:
     """Statements in parts, such that no quotient or root reads what its part writes."""
     found: list[list[Stmt]] = [[]]
     written = set[str]()
     for stmt in body:
         outs, ins = accesses(stmt)
-        if has_usual_form(stmt, narrow) and not written.isdisjoint(a.buffer for a in ins):
+        if has_usual_form(stmt, shorter) and not written.isdisjoint(a.buffer for a in ins):
             found.append([])
             written.clear()
         found[-1].append(stmt)
@@ -156,24 +155,20 @@ def _pieces(loop: For) -> list[For]:
     return [replace(loop, start=const(k), stop=const(k + each)) for k in range(start, start + trips, each)]
 
 
-def has_versions(loop: For, narrow: AbstractSet[str]) -> bool:
+def has_versions(loop: For, shorter: ShorterForms) -> bool:
     """True for a loop with quotients or roots (:func:`has_usual_form`) of operands that are there before it."""
     if not _is_copied(loop):
         return False
     written = {a.buffer for s in loop.body for a in accesses(s)[0]}
-    found = [s for s in loop.body if has_usual_form(s, narrow)]
+    found = [s for s in loop.body if has_usual_form(s, shorter)]
     return bool(found) and written.isdisjoint(a.buffer for s in found for a in accesses(s)[1])
 
 
-def has_usual_form(stmt: Stmt, narrow: AbstractSet[str]) -> bool:
-    """True for a function of float32 that has steps which are exact for most operands, and nothing shorter: a quotient by a power of two is a product.
-
-    Args:
-        narrow: the registers of which only short numbers are made (:func:`~taskfuse.cuda.rounded.narrow_registers`).
-    """
+def has_usual_form(stmt: Stmt, shorter: ShorterForms) -> bool:
+    """True for a function of float32 that has steps which are exact for most operands, and nothing shorter: a quotient by a power of two is a product."""
     match stmt:
-        case Compute(op=op, dtype=dtype, out=out) if op.cpp.usual is not None and dtype is float32:
-            return out.buffer not in narrow and not _is_product(stmt)
+        case Compute(op=op, dtype=dtype) if op.cpp.usual is not None and dtype is float32:
+            return not shorter.has(stmt) and not _is_product(stmt)
         case _:
             return False
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from taskfuse.dtypes import DType, bfloat16, float32
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
-from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.declarations import ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Compute, Stmt
-from taskfuse.kir.operands import Access
+from taskfuse.kir.operands import Access, dtype_of
 from taskfuse.kir.walk import accesses, walk
 
 
@@ -40,6 +40,33 @@ def narrow_registers(kernel: Kernel) -> frozenset[str]:
             if stmt.out.buffer not in found:
                 found.difference_update(access.buffer for access in accesses(stmt)[1])
     return frozenset(found)
+
+
+class ShorterForms:
+    """Which functions of float32 in a kernel have a form with fewer bits, since those of operands and results are fewer.
+
+    Attributes:
+        rounded, narrow: see :func:`rounded_registers` and :func:`narrow_registers`.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.rounded, self.narrow = rounded_registers(kernel), narrow_registers(kernel)
+        self._dtypes = {p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam | ScalarParam)} | {b.name: b.dtype for b in kernel.buffers}
+
+    def is_rounded(self, stmt: Compute) -> bool:
+        """True if the result will be rounded to 16 bits."""
+        return stmt.out.buffer in self.rounded or is_short(self._dtypes[stmt.out.buffer])
+
+    def is_bfloat16(self, stmt: Compute) -> bool:
+        """True if operands and result are bfloat16."""
+        return all(dtype_of(o, self._dtypes.__getitem__) is bfloat16 for o in (stmt.out, *stmt.operands))
+
+    def has(self, stmt: Compute) -> bool:
+        """True if a function has such a form."""
+        row = stmt.op.cpp
+        is_shorter = row.bfloat16 is not None and self.is_bfloat16(stmt)
+        is_shorter |= row.rounded is not None and self.is_rounded(stmt)
+        return is_shorter or (row.narrow is not None and stmt.out.buffer in self.narrow)
 
 
 def float_registers(kernel: Kernel) -> frozenset[str]:

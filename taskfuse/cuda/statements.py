@@ -18,12 +18,12 @@ from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.loop_versions import divisor_of, has_usual_form, has_versions
 from taskfuse.cuda.pairs import Pair, pair_of, word_of
 from taskfuse.cuda.ranges import steady
-from taskfuse.cuda.rounded import is_short, narrow_registers, rounded_registers
+from taskfuse.cuda.rounded import ShorterForms
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
 from taskfuse.cuda.writer import TextScope, Writer
-from taskfuse.dtypes import DType, bfloat16, bool_, float32
+from taskfuse.dtypes import DType, bool_, float32
 from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Element, Expr, FloorDiv, Mod, UpperBound, and_, free_symbols, lookups_of, not_
@@ -65,8 +65,7 @@ class StatementPrinter:
         self._divisions = Divisions(writer.kernel, uniform)
         self._declared = declared_in(writer.kernel)
         self._vectors = vector_bytes(writer.kernel)
-        self._rounded = rounded_registers(writer.kernel)
-        self._narrow = narrow_registers(writer.kernel)
+        self._shorter = ShorterForms(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
         self._has_versions = not fast_math and not self._has_wgmma
         self._agreed = asked_of_a_lane(writer.kernel)
@@ -157,7 +156,7 @@ class StatementPrinter:
         match stmt:
             case For(unroll=True, body=body):
                 guarded = None if any(id(s) in self._agreed for s in body) else guard_around(stmt)
-                if guarded is None and self._has_versions and has_versions(stmt, self._narrow):
+                if guarded is None and self._has_versions and has_versions(stmt, self._shorter):
                     self._versions(stmt, scope)
                 elif guarded is None:
                     self._for(stmt, scope)
@@ -182,15 +181,14 @@ class StatementPrinter:
                     w.store(stmt.out, number, float32, scope)
                     return
                 operands = [w.operand(o, dtype, scope) for o, dtype in zip(stmt.operands, operand_dtypes(stmt), strict=True)]
-                short = all(w.dtype(o) is bfloat16 for o in (stmt.out, *stmt.operands))
-                is_rounded = stmt.out.buffer in self._rounded or is_short(w.dtype(stmt.out))
-                narrow = stmt.out.buffer in self._narrow and _is_shared(stmt.operands[1:], scope.copied)
+                short, is_rounded = self._shorter.is_bfloat16(stmt), self._shorter.is_rounded(stmt)
+                narrow = stmt.out.buffer in self._shorter.narrow and _is_shared(stmt.operands[1:], scope.copied)
                 divisor = divisor_of(stmt)
                 if scope.asks is not None:
                     w.line(scope, f"{scope.asks} &= {bare(w.use(usual_condition(stmt.op, operands, divisor)))};")
                     return
                 forms = {"is_bfloat16": short, "is_rounded": is_rounded, "is_narrow": narrow}
-                is_usual = scope.is_usual if has_usual_form(stmt, self._narrow) else None
+                is_usual = scope.is_usual if has_usual_form(stmt, self._shorter) else None
                 text = w.use(call(stmt.op, operands, stmt.dtype, self._fast_math, **forms, turn=scope.turn, is_usual=is_usual, divisor=divisor))
                 w.store(stmt.out, text, stmt.op.result_dtype(stmt.dtype), scope)
             case Choose():
@@ -279,7 +277,7 @@ class StatementPrinter:
         w = self._writer
         is_usual, inner = w.names.reserve("is_usual"), replace(scope, depth=scope.depth + 1)
         w.line(scope, f"bool {is_usual} = true;")
-        self._for(replace(stmt, body=tuple(s for s in stmt.body if has_usual_form(s, self._narrow))), replace(scope, asks=is_usual))
+        self._for(replace(stmt, body=tuple(s for s in stmt.body if has_usual_form(s, self._shorter))), replace(scope, asks=is_usual))
         w.line(scope, f"if ({is_usual}) {{")
         self._for(stmt, replace(inner, is_usual=True))
         w.line(scope, "} else {")

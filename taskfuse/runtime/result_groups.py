@@ -48,7 +48,7 @@ def _read_key(read: Read) -> _ReadKey:
     return read.tensor, read.index, read.valid
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _AtOwnPoints:
     """Elementwise functions that are computed at the same points, those that others read first, and what they read of other tensors."""
 

@@ -127,7 +127,7 @@ def joined(name: str, fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]
     return JoinedSegments(found, schedule, f"tf.horizontal({{}}, name={name!r}, shared={shared}, force=True)")
 
 
-class Place(NamedTuple):
+class JointPlace(NamedTuple):
     """A segment in a joint kernel.
 
     Attributes:
@@ -151,7 +151,7 @@ def fit_together(a: Chosen[Any], b: Chosen[Any], target: Target) -> bool:
     return _Bin(0, a, target).adds(1, b)
 
 
-def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: Sequence[int], target: Target) -> list[list[Place]]:
+def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: Sequence[int], target: Target) -> list[list[JointPlace]]:
     """The segments of each level that may share a launch and have similar blocks, or may have them, where there are two or more."""
     found: dict[int, list[_Bin]] = {}
     for k, (fusion, schedule) in enumerate(zip(fusions, schedules, strict=True)):
@@ -165,7 +165,7 @@ def groups(fusions: Sequence[Fusion], schedules: Sequence[Chosen[Any]], level: S
 class _Member(NamedTuple):
     """A segment in a bin: its place, its schedule, its parameters there, and the shape of its blocks."""
 
-    place: Place
+    place: JointPlace
     schedule: Chosen[Any]
     config: object
     block: Block
@@ -177,7 +177,7 @@ class _Member(NamedTuple):
 
     def arranged(self, config: Arrangeable) -> _Member:
         """The same with other parameters, of as many threads."""
-        return _Member(Place(self.place.segment, config), self.schedule, config, config.block)
+        return _Member(JointPlace(self.place.segment, config), self.schedule, config, config.block)
 
 
 class _Bin:
@@ -188,7 +188,7 @@ class _Bin:
         self._members = [_member(number, first)]
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[JointPlace]:
         """The segments, and how their blocks are arranged."""
         return [m.place for m in self._members]
 
@@ -218,7 +218,7 @@ class _Bin:
 
 def _member(number: int, schedule: Chosen[Any]) -> _Member:
     assert schedule.option.block is not None
-    return _Member(Place(number), schedule, schedule.config, schedule.option.block)
+    return _Member(JointPlace(number), schedule, schedule.config, schedule.option.block)
 
 
 def _box(members: Sequence[_Member]) -> Block:

@@ -32,7 +32,7 @@ AGAIN_US = 100.0
 """Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
 THREADS_BESIDE_LOOPS = 1024
 """Threads of a multiprocessor that have registers where nests with loops stand beside others, since a compiler has as many loads of a loop in flight as it can.
-A sum of 64 products beside 27648 blocks of copies left registers to 8 warps, and took 176 us (H200)."""
+A sum of 64 products beside 27648 blocks of copies left registers to 8 warps, and took twice as long."""
 SCALAR_BYTES = 4
 OTHER_REGISTERS, ADDRESS_REGISTERS = 24, 2
 """Of a thread, beside those that loads fill; and of each tensor that it reads."""

@@ -56,8 +56,6 @@ LOADING, BESIDE, CONSUMING = 24, 72, 208
 consumer, 32 beside."""
 MOST = 256
 """The most columns of all last products: 128 registers of sums."""
-CYCLES = 4300.0
-"""Cycles of a chunk on an H200 if each product has 128 terms or columns; they are assumed to grow with these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class OneWalkConfig(Parameters):
     """
 
     stages: int = 2
-    blocks: int = 132
+    blocks: int = DEFAULT.sms
     slots: int = 3
     in_turn: bool = True
 
@@ -185,7 +183,9 @@ def _planned(fusion: Fusion, found: OneWalk, extent: Sizes) -> tuple[Option[OneW
         config = OneWalkConfig(stages, blocks, slots)
         if found.shared_bytes(config) + BARRIER_BYTES <= target.limits.block_shared:
             share = (sum(walk.depths) + sum(walk.columns) + walk.depths[0]) / (5 * ROWS)
-            us = target.kernel_us(-(-count // blocks) * chunks * CYCLES * share / target.clock_mhz, target.dram_us(bytes_of(fusion, extent)))
+            us = target.kernel_us(
+                -(-count // blocks) * chunks * target.attention.one_walk_cycles * share / target.clock_mhz, target.dram_us(bytes_of(fusion, extent))
+            )
             options.append(Option(config, us, is_cooperative=True))
     if not options:
         raise refuse(fusion, NAME, f"tiles of {max(walk.depths)} terms and {sum(walk.columns)} columns do not fit a multiprocessor")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -27,7 +28,7 @@ from taskfuse.schedulers.rows import RowConfig, RowSchedule, check
 from taskfuse.schedulers.schedule import Chosen, Memo, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, find, settle, split_reductions
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, LINE_BYTES, Target
 
 T = TypeVar("T")
 UNVERIFIED = LoweringOptions(verify=False)
@@ -213,7 +214,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         phases=phases.count,
         loads=tuple(tv.dtype.itemsize for tv in own if tv in contiguous),
         crossed=len(crossed := [tv for tv in own if tv in contiguous and _is_crossed(fusion, keys, tv, beside)]),
-        apart=sum(_lies_along(fusion, keys, tv).isdisjoint(keys.key(space.axes[p]) for p in space.reduced) for tv in crossed),
+        apart=sum(_is_apart(fusion, keys, tv, {keys.key(space.axes[p]) for p in space.reduced}, extent) for tv in crossed),
         turn=max(1, extent(space.axes[space.contiguous].extent) // space.width),
         spread=sum(_is_spread(keys, tv, beside) for tv in fusion.inputs if space.is_inner and tv in wide - private and among(tv, space.loads)),
         scattered=sum(keys.key(tv.logical[-1]) != beside for tv in whole if tv.logical[-1].extent is not ONE),
@@ -247,13 +248,16 @@ def _is_crossed(fusion: Fusion, keys: Keys, tv: TensorView, beside: Key) -> bool
     return axis is not None and isinstance(expr, Pointwise) and not is_coalesced(fusion, storage_reads(fusion, expr)[0], tv, axis)
 
 
-def _lies_along(fusion: Fusion, keys: Keys, tv: TensorView) -> set[Key]:
-    """The keys of the axes along which neighbors are neighbors in an input, or in that of which a tensor has elements."""
-    if tv.is_input:
-        return {keys.key(tv.logical[-1])}
-    expr = fusion.definition(tv)
-    index = storage_reads(fusion, expr)[0].index if expr is not None else ()
-    return {keys.key(a) for p, a in enumerate(tv.root) if index and iteration_symbol(p).free & index[-1].free}
+def _is_apart(fusion: Fusion, keys: Keys, tv: TensorView, reduced: AbstractSet[Key], extent: Sizes) -> bool:
+    """True if neighbors along the reduced axes, whose keys are given, have lines of memory of their own in an input, or in that of which a tensor has elements:
+    these lie along another axis, and it is no short one."""
+    source, along = tv, {keys.key(tv.logical[-1])}
+    if not tv.is_input:
+        expr = fusion.definition(tv)
+        if expr is None or not (reads := storage_reads(fusion, expr)) or not (index := reads[0].index):
+            return False
+        source, along = reads[0].tensor, {keys.key(a) for p, a in enumerate(tv.root) if iteration_symbol(p).free & index[-1].free}
+    return along.isdisjoint(reduced) and extent(source.logical[-1].extent) * source.dtype.itemsize >= LINE_BYTES
 
 
 def _is_spread(keys: Keys, tv: TensorView, beside: Key) -> bool:

@@ -25,7 +25,7 @@ from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.apart import atoms
 from taskfuse.schedulers.auto import multiplies
-from taskfuse.schedulers.beside import GAIN, SMALL, Place, fit_together, groups, is_joinable, joined, levels
+from taskfuse.schedulers.beside import GAIN, SMALL, JointPlace, fit_together, groups, is_joinable, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Candidate, Trial, tried
 from taskfuse.schedulers.elementwise import is_aligned
@@ -186,7 +186,9 @@ class Search:
             if came.refused or came.schedule.count is None or came.schedule.count.us > GAIN * apart:
                 why = came.refused or f"{came.schedule.count}, one after another {apart:.1f} us"
                 self._dropped.append(f"not side by side: {', '.join(p.fusion.name for p in parts)}: {why}")
-                left += [kind for moved in (False, True) if 1 < len(kind := [Place(p.segment) for p in group if (p.config is not None) is moved]) < len(group)]
+                left += [
+                    kind for moved in (False, True) if 1 < len(kind := [JointPlace(p.segment) for p in group if (p.config is not None) is moved]) < len(group)
+                ]
                 continue
             tensors, views = tuple(name for p in parts for name in p.tensors), tuple(name for p in parts for name in p.views)
             for k, _ in group[1:]:
@@ -203,7 +205,7 @@ class Search:
         named.name = step.fusion.name
         return replace(made, fusion=named)
 
-    def _groups(self, segments: Sequence[Segment], kernels: Sequence[Candidate | SegmentStep]) -> tuple[list[int], list[list[Place]]]:
+    def _groups(self, segments: Sequence[Segment], kernels: Sequence[Candidate | SegmentStep]) -> tuple[list[int], list[list[JointPlace]]]:
         """The level of each segment, and which may share a launch."""
         level = self._levels(segments, kernels)
         return level, groups([kernel.fusion for kernel in kernels], [kernel.schedule for kernel in kernels], level, self.target)

@@ -188,8 +188,8 @@ def test_a_full_disk(cache: DiskCache, monkeypatch: pytest.MonkeyPatch, call: st
 def test_an_entry_that_vanishes_while_it_is_touched(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.put(KEY, b"content")
 
-    def touched(path: Path) -> None:
-        path.unlink()
+    def touched(path: str) -> None:
+        Path(path).unlink()
         os.stat(path)
 
     monkeypatch.setattr(os, "utime", touched)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from taskfuse.cuda.loop_versions import has_versions, parted
+from taskfuse.cuda.rounded import ShorterForms
 from taskfuse.cuda.source import emit
 from taskfuse.kir import Kernel, parse_kernel, verify_kernel, walk
 from taskfuse.kir.nodes import For
@@ -63,9 +64,8 @@ def test_a_loop_asks_once_about_all_of_its_operands(name: str) -> None:
     k = parted(kernel(*VERSIONS[name]))
     *before, loop = (s for s in walk(k) if isinstance(s, For))
     assert len(before) == len(VERSIONS[name]) - 1  # what computes the operands
-    assert not any(has_versions(s, frozenset()) for s in before)
-    assert has_versions(loop, frozenset())
-    assert not has_versions(loop, {"c"})  # of which short integers are made: they have a shorter form
+    assert not any(has_versions(s, ShorterForms(k)) for s in before)
+    assert has_versions(loop, ShorterForms(k))
     text = emit(k).text.split("__global__")[1]
     assert text.count("for (int i = 0; i < 8; ++i)") == 3 + len(before)
     assert "bool is_usual = true;\n#pragma unroll\n  for" in text
@@ -142,3 +142,14 @@ def test_results_that_are_stored_one_by_one_stay_in_the_rest() -> None:
     first, rest = loops(parted(kernel("p = div(a[i], b[i])", "s = add(s, p)", "c[i] = copy(p)", "z[threadIdx.x, i] = mul(s, p)")))
     assert first == "i in 0..8 UNROLL:; p = div(a[i], b[i]); c[i] = copy(p); p_each[i] = copy(p)"
     assert rest == "i in 0..8 UNROLL:; s = add(s, p_each[i]); z[threadIdx.x, i] = mul(s, p_each[i])"
+
+
+def test_quotients_of_short_floats_have_one_version() -> None:
+    """They are exact in steps for all operands."""
+    text = str(kernel("p = div(a[i], b[i])", "c[i] = add(p, a[i])", "s = add(s, p)"))
+    for shape in ("[8]", "[64, 8]"):
+        text = text.replace(f"float32{shape}", f"bfloat16{shape}")
+    k = parse_kernel(text.replace("p: float32[]", "p: bfloat16[]").replace("div(a[i], b[i])", "div.float32(a[i], b[i])"))
+    verify_kernel(k)
+    assert parted(k) is k
+    assert "is_usual" not in emit(k).text

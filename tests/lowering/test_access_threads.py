@@ -52,7 +52,7 @@ def test_rings_and_padded_rows() -> None:
     assert missed(kernel, fusion, x) == []
 
 
-@pytest.mark.parametrize(("shape", "scope"), [((2, 4, 32), BLOCK), ((3, 4, 32), BLOCK), ((2, 4, 48), BarrierScope.GRID)])
+@pytest.mark.parametrize(("shape", "scope"), [((2, 4, 32), BLOCK), ((3, 4, 32), BLOCK), ((2, 4, 48), BLOCK), ((3, 4, 48), BarrierScope.GRID)])
 def test_digits_of_a_block_lie_along_several_axes(shape: tuple[int, int, int], scope: BarrierScope) -> None:
     """A block stores and updates rows of its own, whichever they are, where its threads have whole rows."""
     with tf.Fusion("rows") as fusion:
