@@ -263,8 +263,8 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
     along = config.threads if problem.is_inner else config.rows
     lines = min(WARP, along, problem.turn or WARP)
-    beside = 1 if problem.is_inner else max(1, WARP // config.rows)  # threads of one row in a warp
-    looked = ((problem.crossed - problem.apart) * lines + problem.apart * min(WARP, lines * beside)) * elements / WARP
+    own = min(WARP, along if problem.is_inner else lines * max(1, WARP // config.rows))  # there, threads of one row in a warp
+    looked = ((problem.crossed - problem.apart) * lines + problem.apart * own) * elements / WARP
     looked += problem.scattered * elements / WARP * min(WARP, along)
     looked += problem.spread * elements / WARP * min(WARP, problem.width * FULL * WARP / LINE_BYTES)
     times = {

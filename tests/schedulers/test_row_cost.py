@@ -155,6 +155,15 @@ def test_rows_of_a_warp_share_the_lines_of_their_runs() -> None:
     assert rank(replace(windows, run=2))[0].us == pytest.approx(rank(windows)[0].us, rel=0.2)
 
 
+def test_threads_of_a_row_look_up_lines_of_their_own() -> None:
+    """Of an input whose elements lie along a kept axis, also behind the end of the contiguous one."""
+    rows = RowProblem(4032, 1024, width=16, loads=(4, 1), crossed=1, turn=2)
+    few, many = RowConfig(8, 16, 1), RowConfig(32, 4, 1)
+    assert estimate(rows, many).us < 1.3 * estimate(rows, few).us
+    apart = replace(rows, apart=1)
+    assert estimate(apart, many).us > 2 * estimate(apart, few).us
+
+
 def test_blocks_of_short_rows_are_few_enough_to_begin() -> None:
     """Sums of 8 terms, of which each thread has one: blocks of a warp would begin for longer than the memory moves."""
     sums = RowProblem(1 << 21, 8, width=1, is_inner=False, loads=(4,), store_bytes=4)
