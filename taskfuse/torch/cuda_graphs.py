@@ -83,7 +83,7 @@ class GraphRecorder:
         backward = kind == "backward"
         if backward and self.device is None:
             return None
-        if kind == "forward" and any(isinstance(node.meta.get("val"), torch.SymInt) for node in gm.graph.find_nodes(op="placeholder")):
+        if kind == "forward" and any(isinstance(node.meta.get("val"), torch.SymInt) for node in gm.graph.nodes if node.op == "placeholder"):
             log.warning("no CUDA graph: sizes of a training step are dynamic")
             return None
         fixed = count_tangents(gm) if backward else num_fw_fixed_arguments(self.inputs, len(example_inputs))
