@@ -79,7 +79,7 @@ class Elements:
             extents = tuple(int(evaluate(e, symbols)) for e in p.shape)
             self.tensors[p.name] = Tensor(p.name, len(self.tensors), p.dtype, extents, extents)
         for d in kernel.definitions:
-            extents, space = (tuple(int(evaluate(e, symbols)) for e in of) for of in (d.shape, d.space))
+            extents, space = (tuple(max(0, int(evaluate(e, symbols))) for e in of) for of in (d.shape, d.space))
             self.tensors[d.tensor] = Tensor(d.tensor, len(self.tensors), d.dtype, extents, space, d)
         self.by_number = list(self.tensors.values())
         self._tables: dict[str, Terms | None] = {}

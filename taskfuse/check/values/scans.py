@@ -68,7 +68,7 @@ class Scans:
         if start.number > term.number:
             raise Open("its total starts after its first step", start)
         self._set(start, term)
-        self._stays(term, node, own, holds)
+        self._stays(term, node, own, (*holds.index, *total.index))
         index = holds.index
         if rule.start is not ZERO:  # steps count from there
             start = substitute(rule.start, {f"i{k}": e for k, e in enumerate(index)})
@@ -85,10 +85,11 @@ class Scans:
                 if varying and not _ends(part, along, steps) and not proves(around, part):
                     raise Open(f"its steps are taken under {part} only", term)
 
-    def _stays(self, term: Node, node: Node, own: Sequence[Node], holds: Holds) -> None:
-        """No cursor that says which steps are taken moves while they are: in their loops, or before the total is stored. Raises :class:`Open`."""
+    def _stays(self, term: Node, node: Node, own: Sequence[Node], index: Sequence[Expr]) -> None:
+        """No cursor that says which steps are taken, or where the total is, moves while they are: in their loops, or before the total is stored.
+        Raises :class:`Open`."""
         bounds = (e for n in own if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step))
-        cursors = cursors_of((*holds.index, *term.conditions, *bounds))
+        cursors = cursors_of((*index, *term.conditions, *bounds))
         first, last = min(term.number, node.number), max(term.number, node.number)
         for move in moves_of(term, cursors) if cursors else ():
             if first < move.number < last or any(n in move.loops for n in own):
@@ -146,6 +147,8 @@ def in_order(term: Node, own: Sequence[Node], index: tuple[Expr, ...], axis: int
             raise Open(f"its steps are taken again in each iteration of {s.var}", term)
         if s.var in {name for k, e in enumerate(index) if k != axis for name in e.free} or s.var not in weights:
             raise Open("its loops do not run along its axis in order", term)
+        if any(s.var in e.free for e in place):
+            raise Open(f"its steps add to another total in each iteration of {s.var}", term)
         weight = const(weights[s.var])
         follows = equal(term.context.constraints, weight, reach) or (some and proves(term.context.constraints, lt(within, weight)))
         if s.start is not const(0) or s.step is not const(1) or not follows:
