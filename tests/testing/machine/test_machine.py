@@ -65,6 +65,7 @@ BEYOND = (
     "terms_by_few.kir",
     "terms_of_other_threads.kir",
     "total_in_element.kir",
+    "total_of_each_step.kir",
     "update_before_part.kir",
     "update_box_elsewhere.kir",
     "update_box_twice.kir",
