@@ -217,8 +217,15 @@ class Search:
         is_product = [multiplies(schedule) for schedule in schedules]
         may = [is_joinable(kernel.fusion, kernel.schedule, self.target) for kernel in kernels]
 
+        known: dict[tuple[int, int], bool] = {}  # equal pieces have one schedule
+
         def fits(j: int, k: int) -> bool:
-            return (is_product[j] and is_product[k]) or (may[j] and may[k] and fit_together(schedules[j], schedules[k], self.target))
+            if (is_product[j] and is_product[k]) or not (may[j] and may[k]):
+                return is_product[j] and is_product[k]
+            pair = id(schedules[j]), id(schedules[k])
+            if pair not in known:
+                known[pair] = fit_together(schedules[j], schedules[k], self.target)
+            return known[pair]
 
         return levels(needs, fits)
 
