@@ -153,7 +153,7 @@ class Fusion:
         origin: TensorView | None = None,
         schedule: TensorSchedule | None = None,
     ) -> TensorView:
-        """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given; so is its schedule none."""
+        """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes, and its schedule empty, unless given."""
         # numbers and names depend on the fusion, not on its history: a fusion parsed from its text continues with the same ones
         id = 1 + next((tv.id for tv in reversed(self._tensors.values())), -1)
         if name is None:

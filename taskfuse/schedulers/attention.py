@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import gcd
 
 from taskfuse import tiles
-from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ROWS
 from taskfuse.ir.axes import Axis, iteration_point, iteration_symbol
@@ -41,7 +40,7 @@ from taskfuse.schedulers.config import STMATRIX
 from taskfuse.schedulers.elementwise import stored
 from taskfuse.schedulers.loads import is_bulk
 from taskfuse.schedulers.ragged_tiles import store_by_tiles, stored_by_tiles
-from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, rehearse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.schedulers.walk_tiles import check_product, copied, hold_results, is_given, matrices, multiply, share_results, share_walk, swizzle
 from taskfuse.target import DEFAULT, Target
@@ -77,10 +76,7 @@ def attention(
     alternatives = planned(trial, found, extent)
     chosen = alternatives[0].config if config is None else config
     check_fits(trial, found, chosen, extent)
-    try:
-        _Walk(Script(trial), found, chosen).apply()  # what is refused leaves the fusion as it is
-    except ScheduleError as error:
-        raise refuse(fusion, "attention", error.message.splitlines()[0], error.help) from error
+    rehearse(fusion, "attention", _Walk(Script(trial), found, chosen).apply)
     script = Script(fusion)
     if ragged_rows(fusion):
         store_by_tiles(script)

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from taskfuse import tiles
-from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.axes import Axis
@@ -34,7 +33,7 @@ from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end, masked_start
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.back_to_back_cost import ITEMSIZE, NAME, WIDEST, BackToBack, BackToBackConfig, check_fits, planned
-from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, rehearse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.schedulers.walk_tiles import check_product, copied, hold_results, is_given, matrices, multiply, share_results, share_walk, swizzle
 from taskfuse.target import DEFAULT, Target
@@ -65,10 +64,7 @@ def back_to_back(
     chosen = alternatives[0].config if config is None else config
     check_fits(fusion, found, chosen, target)
     trial = copy_fusion(fusion)[0]
-    try:
-        BackToBackWalk(Script(trial), find(trial), chosen).apply()  # what is refused leaves the fusion as it is
-    except ScheduleError as error:
-        raise refuse(fusion, NAME, error.message.splitlines()[0], error.help) from error
+    rehearse(fusion, NAME, BackToBackWalk(Script(trial), find(trial), chosen).apply)
     script = Script(fusion)
     BackToBackWalk(script, found, chosen).apply()
     option = next((o for o in alternatives if o.config == chosen), Option(chosen, alternatives[0].us))

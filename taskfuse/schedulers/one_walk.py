@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 from taskfuse import tiles
 from taskfuse.dtypes import float32
-from taskfuse.errors import ScheduleError
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
@@ -42,7 +41,7 @@ from taskfuse.schedulers.back_to_back_cost import BackToBack, BackToBackConfig
 from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.roofline import bytes_of
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, check_wgmma, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, check_wgmma, refuse, rehearse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 from taskfuse.schedulers.walk_tiles import copied, matrices, multiply
 from taskfuse.target import DEFAULT, Target
@@ -125,10 +124,7 @@ def one_walk(fusion: Fusion, config: OneWalkConfig | None = None, *, sizes: Mapp
     if found.shared_bytes(chosen) + BARRIER_BYTES > target.limits.block_shared:
         raise refuse(fusion, NAME, f"with {chosen.words}: a block needs {found.shared_bytes(chosen)} bytes of Shared memory", "use fewer stages")
     trial = copy_fusion(fusion)[0]
-    try:
-        _OneWalk(Script(trial), _find(trial), chosen).apply()  # what is refused leaves the fusion as it is
-    except ScheduleError as error:
-        raise refuse(fusion, NAME, error.message.splitlines()[0], error.help) from error
+    rehearse(fusion, NAME, _OneWalk(Script(trial), _find(trial), chosen).apply)
     script = Script(fusion)
     _OneWalk(script, found, chosen).apply()
     option = next((o for o in alternatives if o.config == chosen), Option(chosen, alternatives[0].us))

@@ -235,6 +235,17 @@ def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> U
     return UnsupportedError(what=f"{article} {kind} schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
 
 
+def rehearse(fusion: Fusion, kind: str, calls: Callable[[], object]) -> None:
+    """Make the scheduling calls of a scheduler for a copy of a fusion, so that what one of them refuses leaves the fusion as it is.
+
+    Raises :class:`UnsupportedError` with the reason of the call.
+    """
+    try:
+        calls()
+    except ScheduleError as error:
+        raise refuse(fusion, kind, error.message.splitlines()[0], error.help) from error
+
+
 def check_wgmma(fusion: Fusion, kind: str, target: Target, help: str | None = None) -> None:
     """Raises :class:`UnsupportedError` if the target has no ``wgmma``."""
     if not target.has(WGMMA_ARCH, feature=True):
