@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.axes import axis, iteration_point, iteration_position, iteration_symbol
-from taskfuse.ir.expr import Operand, Pointwise, Read, Reduction, View, at_point, reads
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Operand, Pointwise, Read, Reduction, View, Written, at_point, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, simplify, substitute
 from taskfuse.ir.storage import needed, storage_operands, storage_reads
 from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.copy import copy_fusion
 
@@ -137,8 +139,10 @@ def _regroup(fusion: Fusion, tv: TensorView, grouped: Read) -> bool:
                     operands.append(at_point(operand, at))
         fusion.define(replace(definition, output=new, operands=tuple(operands)))
         made[old] = new
-    given = fusion.definition(tv)
+    given, new = fusion.definition(tv), made[tv]
     assert given is not None
+    own = Read(tv, tuple(at[str(iteration_symbol(k))] for k in range(tv.ndim)))
+    fusion.set_written(new, Written(Pointwise(new, ELEMENTWISE["copy"], (own,)), new.root, new.logical, new.dtype), caller())  # what the proof compares it with
     fusion.define(View(tv, "reshape", Read(made[tv], grouped.index), tv.location))
     fusion.remove_unread([r.tensor for r in reads(given)])
     return True

@@ -31,6 +31,7 @@ def test_what_stands_after_the_view_is_computed_in_groups() -> None:
     assert not isinstance(run.schedule, Segmentation)
     assert len(run.kernels) == 1
     assert all(c.is_proved for c in run.certificates)
+    assert "is what was written" in str(run.certificates[0])  # with the axes of the whole
     given = [np.random.default_rng(k).uniform(0.1, 1.0, (ROWS, COLUMNS)).astype(np.float32) for k in range(2)]
     for mine, wanted in zip(run(*given), fusion.evaluate(*given), strict=True):
         assert mine.shape == wanted.shape
