@@ -72,11 +72,12 @@ def bases(fusion: Fusion) -> Bases | None:
     elements as all views of it together, so that storing it costs no more. Elementwise tensors between two permutations are stored in the order of their
     sources. Results that are computed in groups are views of what has the axes of the groups (:mod:`taskfuse.runtime.result_groups`).
     """
-    fusion = in_groups(fusion) or fusion
+    grouped = in_groups(fusion)
+    fusion = grouped or fusion
     wanted = [r.tensor.name for r in fusion.results if r.is_plain and isinstance(fusion.definition(r.tensor), View)]
     if not wanted:
         return None
-    whole, _ = copy_fusion(fusion)
+    whole = grouped or copy_fusion(fusion)[0]
     found: dict[TensorView, Strided] = {}
     for tv in sorted({whole.tensor(name) for name in wanted}, key=lambda tv: tv.id):
         outputs = list(whole.outputs)
