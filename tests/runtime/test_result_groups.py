@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import taskfuse as tf
+from taskfuse.check import Verdict
+from taskfuse.ir.scalar import Expr
+from taskfuse.runtime import result_groups
 from taskfuse.runtime.result_groups import in_groups
+from taskfuse.runtime.result_views import bases
 from taskfuse.schedulers.segmentation import Segmentation
 
 ROWS, COLUMNS, GROUP = 6, 64, 16
@@ -39,6 +44,18 @@ def test_what_stands_after_the_view_is_computed_in_groups() -> None:
     stored: list[Any] = [np.zeros((ROWS * COLUMNS // GROUP, 1), np.float32), np.zeros((ROWS, COLUMNS), np.float32)]
     run(*given, out=stored)
     assert np.array_equal(stored[1], run(*given)[1])
+
+
+def test_elements_of_other_places_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = result_groups._index
+
+    def beside(place: Expr, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return right((place + 1) % (ROWS * COLUMNS), shape)
+
+    monkeypatch.setattr(result_groups, "_index", beside)
+    found = bases(quantized(ROWS, COLUMNS, GROUP))
+    assert found is not None
+    assert tf.lower(found.fusion).verify().verdict is Verdict.REFUTED
 
 
 def test_the_rewritten_fusion_computes_the_same_bits() -> None:
