@@ -116,7 +116,7 @@ def _regroup(fusion: Fusion, tv: TensorView, grouped: Read) -> bool:
     shape, chain = grouped.tensor.shape, _at_own_points(fusion, tv)
     here = iteration_point(len(shape))
     facts = fusion.facts().with_ranges({str(iteration_symbol(k)): (0, e - 1) for k, e in enumerate(shape)})
-    at = {str(iteration_symbol(k)): simplify(e, facts) for k, e in enumerate(_index(_place(here, shape), tv.shape))}
+    at = {str(iteration_symbol(k)): simplify(e, facts) for k, e in enumerate(index_at(_place(here, shape), tv.shape))}
     moved: dict[_ReadKey, Read] = {}
     for read in chain.reads:
         is_same = _is_same_place(fusion, read, tv)
@@ -148,7 +148,7 @@ def _regroup(fusion: Fusion, tv: TensorView, grouped: Read) -> bool:
     return True
 
 
-def _index(place: Expr, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+def index_at(place: Expr, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """The index of the element at a place in the order of memory."""
     found: list[Expr] = []
     for extent in reversed(shape):

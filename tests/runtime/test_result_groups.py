@@ -47,12 +47,12 @@ def test_what_stands_after_the_view_is_computed_in_groups() -> None:
 
 
 def test_elements_of_other_places_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = result_groups._index
+    right = result_groups.index_at
 
     def beside(place: Expr, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return right((place + 1) % (ROWS * COLUMNS), shape)
 
-    monkeypatch.setattr(result_groups, "_index", beside)
+    monkeypatch.setattr(result_groups, "index_at", beside)
     found = bases(quantized(ROWS, COLUMNS, GROUP))
     assert found is not None
     assert tf.lower(found.fusion).verify().verdict is Verdict.REFUTED
