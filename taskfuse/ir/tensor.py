@@ -294,10 +294,14 @@ class TensorView(ArrayMethods):
         """
         return scheduling().unroll_reduction(self)
 
-    def drop_axes(self) -> TensorView:
+    def drop_axes(self, *axes: int) -> TensorView:
         """Compute a reduction or an elementwise tensor, which has no schedule yet, without the axes that its elements do not depend on. This tensor is then
-        a view of the new one, which is returned, or a copy if it is an output or a part of one."""
-        return scheduling().drop_axes(self)
+        a view of the new one, which is returned, or a copy if it is an output or a part of one.
+
+        Args:
+            axes: positions of those to drop; none given: all of them.
+        """
+        return scheduling().drop_axes(self, axes)
 
     def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None, *, turned: bool = False) -> tuple[TensorView, ...]:
         """Copy the factors of a sum of products that has no schedule yet: a copy has the axes of this tensor at which the factor is read, ``axis`` last.

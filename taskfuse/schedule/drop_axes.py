@@ -6,6 +6,7 @@ before a product is multiplied once, not for each copy. An elementwise tensor th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from taskfuse.ir.axes import axis, iteration_symbol
@@ -22,11 +23,11 @@ from taskfuse.schedule.call import Call, inlined_producers
 from taskfuse.schedule.through_view import own_index
 
 
-def drop_axes(tv: TensorView) -> TensorView:
+def drop_axes(tv: TensorView, positions: Sequence[int] = ()) -> TensorView:
     """See :meth:`TensorView.drop_axes`.
 
     Raises:
-        ScheduleError: ``tv`` is neither a reduction nor elementwise, depends on all of its axes, or has a schedule.
+        ScheduleError: ``tv`` is neither a reduction nor elementwise, depends on all of its axes or on one that is given, or has a schedule.
         TaskError: a law of tasks and groups is broken.
     """
     call = Call("drop_axes", tv)
@@ -38,6 +39,11 @@ def drop_axes(tv: TensorView) -> TensorView:
     dropped = free_axes(fusion, definition)
     if not dropped or (isinstance(definition, Reduction) and (definition.rescaled is not None or not definition.is_whole)):
         raise call.error("its elements depend on all of its axes", "leave it as it is")
+    if positions:
+        wanted = {call.position(p, list(tv.root), "logical") for p in positions}
+        if not wanted <= set(dropped):
+            raise call.error(f"its elements depend on axis {min(wanted - set(dropped))}", f"drop {', '.join(map(str, dropped))}")
+        dropped = tuple(sorted(wanted))
     call.check_not_inlined()
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"drop axes before inlining, or {producer.name}.inline_at(0)")

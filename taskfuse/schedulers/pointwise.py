@@ -15,7 +15,7 @@ from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, IndexValue, Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
@@ -23,8 +23,8 @@ from taskfuse.ir.storage import needed, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.drop_axes import free_axes
 from taskfuse.schedule.recompute import reduces_one
+from taskfuse.schedulers.alike import once, once_per_vector
 from taskfuse.schedulers.elementwise import (
     Leaf,
     OutputWork,
@@ -35,6 +35,7 @@ from taskfuse.schedulers.elementwise import (
     divides,
     follow,
     is_aligned,
+    leaf_of,
     registers,
     vector_fits,
     widest,
@@ -57,8 +58,6 @@ MAX_CODE = 256
 LEAST_BYTES, BUSY = 4, 1024
 """Where a thread would have more code than that, and a multiprocessor fewer threads than :data:`BUSY`, the chain of one thread decides: vectors are shorter,
 down to :data:`LEAST_BYTES`, and there are fewer of them where those of functions in libraries are more."""
-MOST_AGAIN = 32
-"""The most issue slots of what all elements have in common that are computed for each of them."""
 SHORT = 512
 """Columns of constant extent are merged with the axis before while there are no more than this."""
 
@@ -184,8 +183,9 @@ def _planned(
     fusion = script.fusion
     script.comment("each tensor at its readers' points, inputs in registers")
     leaves, out = align(script, fusion), fusion.outputs[0]
-    common = _once(script, fusion)
-    leaves = tuple(leaf for leaf in leaves if leaf.tensor not in common)
+    common = once(script, fusion)
+    alike = once_per_vector(script, fusion)
+    leaves = tuple(leaf_of(fusion, leaf.tensor) for leaf in leaves if leaf.tensor not in common and leaf.tensor not in alike)
     stencil = find(fusion, out, leaves)
     chosen = config or _with_tiles(choose(fusion, out, leaves, extent), stencil, leaves, out, extent)
     us = total.us(min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves)))
@@ -194,22 +194,6 @@ def _planned(
     issues = issued(fusion, chosen.vector, extent, is_sunk=True) + sum(common.values()) * extent.elements(out) / chosen.vector
     us = max(us, target.kernel_us(looked / target.cycles_per_us, target.issue_us(issues)))
     return leaves, chosen, us, f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored", stencil
-
-
-def _once(script: Script, fusion: Fusion) -> dict[TensorView, int]:
-    """The tensors all of whose elements are one, such as a bias correction that an optimizer computes of its step, with their issue slots: a thread computes it
-    once if that takes long, and not for each of its elements, which compilers do where functions have branches."""
-    found: dict[TensorView, int] = {}
-    for e in needed(fusion):
-        free = {read.index == () or read.tensor in found for read in storage_reads(fusion, e)}
-        if isinstance(e, Pointwise) and free <= {True} and not e.output.is_output and not any(isinstance(o, IndexValue) for o in e.operands):
-            found[e.output] = slots(e)
-    if sum(found.values()) <= MOST_AGAIN:
-        return {}
-    for tv in found:
-        if (expr := fusion.definition(tv)) is not None and free_axes(fusion, expr):
-            script.new(tv, "drop_axes")
-    return found
 
 
 def _with_tiles(config: PointwiseConfig, stencil: Stencil | None, leaves: Sequence[Leaf], out: TensorView, extent: Sizes) -> PointwiseConfig:

@@ -68,6 +68,27 @@ def test_what_is_recomputed_at_the_points_of_a_product(padded: bool) -> None:
     assert is_proved(rewritings(kernel))
 
 
+def constant_rows() -> tuple[tf.Fusion, tf.TensorView]:
+    """A tensor of three axes of which two change nothing."""
+    with tf.Fusion("rows") as fusion:
+        x = tf.define_tensor([5], name="x")
+        y = tf.exp(tf.broadcast_to(tf.reshape(x, [1, 5, 1]), [2, 5, 4]))
+        fusion.add_output(y * tf.define_tensor([2, 5, 4], name="z"))
+    return fusion, y
+
+
+@pytest.mark.parametrize(("axes", "left"), [((), ["5"]), ((2,), ["2", "5"]), ((-1,), ["2", "5"]), ((0,), ["5", "4"]), ((2, 0), ["5"])])
+def test_some_axes_alone(axes: tuple[int, ...], left: list[str]) -> None:
+    fusion, y = constant_rows()
+    given = arguments(fusion)
+    wanted = evaluate(fusion, given, MODULAR)
+    assert [str(e) for e in y.drop_axes(*axes).shape] == left
+    assert np.array_equal(evaluate(fusion, given, MODULAR)[0], wanted[0])
+    kernel = tf.lower(fusion)
+    assert kernel.verify().verdict is Verdict.PROVED
+    assert is_proved(rewritings(kernel))
+
+
 def split(tv: tf.TensorView) -> None:
     tv.split(0, 2)
     tv.drop_axes()
@@ -82,6 +103,8 @@ REFUSED: list[tuple[Callable[[tf.TensorView], object], str]] = [
     (whole, "its elements depend on all of its axes"),
     (split, "call drop_axes before split"),
     (lambda tv: tv.fusion.inputs[0].drop_axes(), "is neither a reduction nor elementwise"),
+    (lambda tv: tv.drop_axes(1), "its elements depend on axis 1"),
+    (lambda tv: tv.drop_axes(7), "axis 7 is out of range"),
 ]
 
 
