@@ -25,6 +25,9 @@ from taskfuse.options import read_options
 from taskfuse.reports.resources import LaunchShape
 from taskfuse.target import MAX_GRID, PLAIN_SHARED, PORTABLE_CLUSTER, Target
 
+BESIDE = 2
+"""Kernels that are compiled at once beside a search."""
+
 
 def refused(kernel: Kernel, reason: str, help: str | None = None) -> LaunchError:
     """The error for a launch that a GPU cannot run."""
@@ -86,21 +89,48 @@ def packed_code(interface: KernelInterface, target: Target, arch: str | None, fa
     return packed(*_emitted(interface, target, arch, fast_math))
 
 
-def compile_ahead(kernels: Sequence[KernelInterface], target: Target, arch: str | None, fast_math: bool) -> None:
-    """Compile several kernels in parallel, with the arguments that :func:`check_code` will use, which reports their errors."""
+class Ahead:
+    """Kernels that are compiled on other threads, with the arguments that :func:`check_code` will use, which waits for them and reports their errors.
 
-    def ahead(source: Source, options: CompileOptions) -> None:
+    Args:
+        arch: architecture to compile for; ``None``: that of ``target``.
+    """
+
+    def __init__(self, target: Target, arch: str | None, fast_math: bool) -> None:
+        self._arguments = target, arch, fast_math
+        self._settings = read_options()
+        self._cores = 1 if self._settings.always_compile else os.cpu_count() or 1
+        self._pool: ThreadPoolExecutor | None = None
+
+    def begin(self, kernel: KernelInterface) -> None:
+        """Have a kernel compiled beside what this thread does, if there is another core. Half of what searches make is not taken: at most :data:`BESIDE` are
+        compiled at once, and the others wait."""
+        if self._cores > 1:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(min(BESIDE, self._cores - 1), thread_name_prefix="taskfuse compiles")
+            self._submit(self._pool, kernel)
+
+    def keep(self, kernels: Sequence[KernelInterface]) -> None:
+        """Compile these, if they are several, on all cores, and wait for them. No other is begun any more."""
+        self.end()
+        if len(kernels) > 1 and self._cores > 1:
+            with ThreadPoolExecutor(min(len(kernels), self._cores)) as pool:
+                for kernel in kernels:
+                    self._submit(pool, kernel)
+
+    def end(self) -> None:
+        """Compile no more kernels than those that are being compiled."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+    def _submit(self, pool: ThreadPoolExecutor, kernel: KernelInterface) -> None:
+        with suppress(UnsupportedError):
+            pool.submit(self._compile, *_emitted(kernel, *self._arguments))
+
+    def _compile(self, source: Source, options: CompileOptions) -> None:
         with suppress(TaskfuseError):
-            compile_quietly(source.text, source.name, options, settings)
-
-    settings = read_options()
-    threads = min(len(kernels), os.cpu_count() or 1)
-    if threads < 2 or settings.always_compile:
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        for kernel in kernels:
-            with suppress(UnsupportedError):
-                pool.submit(ahead, *_emitted(kernel, target, arch, fast_math))
+            compile_quietly(source.text, source.name, options, self._settings)
 
 
 def _emitted(interface: KernelInterface, target: Target, arch: str | None, fast_math: bool) -> tuple[Source, CompileOptions]:

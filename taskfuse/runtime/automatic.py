@@ -28,6 +28,7 @@ from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import Target
 
 if TYPE_CHECKING:
+    from taskfuse.cuda.fit import Ahead
     from taskfuse.schedulers.schedule import Schedule
 
 LOSS = 1.25
@@ -99,6 +100,7 @@ def _searched(
             extents = assumed(scheduled, sizes, target)
             check_open(run, scheduled, extents)
             counted = result(lambda: count(run.kernel, extents, target), None, "no count", [])
+            code.begin(run)
             known = run, counted  # what cannot be counted is proved all the same
             if key is not None:
                 alike[key] = known
@@ -109,17 +111,20 @@ def _searched(
             raise UnsupportedError(what=f"machine code of kernel '{scheduled.name}'", reason=reason)
         return counted
 
-    while True:
-        if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
-            known = choose_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
-        pairs = [(step, runs[step.fusion, step.fusion.name]) for step in known.steps]
-        code.compile_ahead(run for _, run in pairs)
-        pairs = [code.keeping_registers(step, run, sizes, target) for step, run in pairs]
-        found = replace(known, steps=tuple(step for step, _ in pairs))
-        made = [run for _, run in pairs]
-        if code.suits(made):
-            break
-        known, budget = None, begin()
+    try:
+        while True:
+            if known is None or any(tried(trial, step.fusion, step.schedule).refused for step in known.steps):
+                known = choose_segments(fusion, sizes=sizes, target=target, trial=trial, budget=budget)
+            pairs = [(step, runs[step.fusion, step.fusion.name]) for step in known.steps]
+            code.compile_ahead(run for _, run in pairs)
+            pairs = [code.keeping_registers(step, run, sizes, target) for step, run in pairs]
+            found = replace(known, steps=tuple(step for step, _ in pairs))
+            made = [run for _, run in pairs]
+            if code.suits(made):
+                break
+            known, budget = None, begin()
+    finally:
+        code.end()
     for step, run in zip(found.steps, made, strict=True):
         run.schedule = step.schedule
     if not found.is_segmented:
@@ -136,19 +141,31 @@ class _MachineCode:
         self._reasons: dict[Executable, str | None] = {}
         self._lost: dict[Executable, float] = {}
         self._kept: dict[tuple[Fusion, tuple[str, ...], tuple[str, ...]], tuple[SegmentStep, Executable]] = {}
+        self._ahead: Ahead | None = None
 
     @property
     def refuses(self) -> bool:
         """Whether the compiler or the GPU rejects a kernel."""
         return any(self._reasons.values())
 
-    def compile_ahead(self, runs: Iterable[Executable]) -> None:
-        """Compile several kernels in parallel."""
-        new = self._new(runs)
-        if len(new) > 1:
-            from taskfuse.cuda.fit import compile_ahead  # only who has a GPU pays for its import
+    def begin(self, run: Executable) -> None:
+        """Have a kernel compiled while the search goes on: most that it makes are taken."""
+        for new in self._new([run]):
+            if self._ahead is None:
+                from taskfuse.cuda.fit import Ahead  # only who has a GPU pays for its import
 
-            compile_ahead([run.interface for run in new], self._make.options.target, self._make.arch, self._make.fast_math)
+                self._ahead = Ahead(self._make.options.target, self._make.arch, self._make.fast_math)
+            self._ahead.begin(new.interface)
+
+    def compile_ahead(self, runs: Iterable[Executable]) -> None:
+        """Compile the kernels that were chosen in parallel, and no others."""
+        if self._ahead is not None:
+            self._ahead.keep([run.interface for run in self._new(runs)])
+
+    def end(self) -> None:
+        """Compile nothing more."""
+        if self._ahead is not None:
+            self._ahead.end()
 
     def suits(self, runs: Iterable[Executable]) -> bool:
         """Whether all kernels are accepted."""

@@ -100,11 +100,34 @@ def test_several_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(fit, "compile_quietly", compile_quietly)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    fit.compile_ahead([interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)], H100, None, fast_math=False)
+    kernels = [interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)]
+    fit.Ahead(H100, None, fast_math=False).keep(kernels)
     assert len(set(texts)) == 2
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    fit.compile_ahead([interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)], H100, None, fast_math=False)
+    fit.Ahead(H100, None, fast_math=False).keep(kernels)
     assert len(texts) == 2, "one core is no faster with threads"
+
+
+def test_what_a_search_does_not_take_is_not_compiled_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is being compiled goes on; of what waits only the kernels that were chosen are compiled."""
+    started, released = threading.Semaphore(0), threading.Event()
+    texts: list[str] = []
+
+    def compile_quietly(text: str, name: str, options: CompileOptions, settings: object) -> None:
+        texts.append(text)
+        started.release()
+        assert released.wait(60)
+
+    monkeypatch.setattr(fit, "compile_quietly", compile_quietly)
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    kernels = [interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64, 96, 128, 160)]
+    ahead = fit.Ahead(H100, None, fast_math=False)
+    for kernel in kernels:
+        ahead.begin(kernel)
+    assert all(started.acquire(timeout=60) for _ in range(fit.BESIDE))
+    threading.Timer(0.1, released.set).start()
+    ahead.keep([kernels[0], *kernels[3:]])
+    assert [sum(str(n) in text for text in texts) for n in (96, 128, 160)] == [0, 1, 1]
 
 
 def test_a_text_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +144,7 @@ def test_a_text_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit, "compile_quietly", fit.compiled)
     monkeypatch.setattr(os, "cpu_count", always(2))
     kernels = [interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)]
-    fit.compile_ahead(kernels, H100, None, fast_math=False)
+    fit.Ahead(H100, None, fast_math=False).keep(kernels)
     for own in kernels:
         fit.check_code(own, H100, None, fast_math=False)
         assert fit.lost_registers(own, H100, None, fast_math=False) == 0

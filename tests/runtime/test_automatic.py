@@ -186,7 +186,7 @@ def test_machine_code_is_made_of_the_kernels_that_run(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(CompiledKernel, "check_code", check)
     monkeypatch.setattr(CompiledKernel, "lost_registers", always(0.0))
-    monkeypatch.setattr("taskfuse.cuda.fit.compile_ahead", always(None))
+    monkeypatch.setattr("taskfuse.cuda.fit.Ahead.begin", always(None))
     monkeypatch.setattr(automatic, "choose_segments", search)
     make = maker()
     object.__setattr__(make, "backend", "cuda")
