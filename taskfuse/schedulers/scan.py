@@ -20,13 +20,27 @@ from taskfuse.ir.expr import FirstValid, Pointwise, Scan, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Expr, Sym
-from taskfuse.ir.storage import needed, storage_reads
+from taskfuse.ir.storage import needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, at_readers, bind_vectors, divides, is_aligned, registers, widest, work
-from taskfuse.schedulers.scan_cost import CHUNK_OF_TOTALS, HELD_TOTALS, ScanConfig, ScanProblem, estimate, levels, rank
+from taskfuse.schedulers.elementwise import (
+    Leaf,
+    align,
+    ancestors,
+    at_readers,
+    bind_vectors,
+    divides,
+    fetched,
+    is_aligned,
+    is_coalesced,
+    registers,
+    widest,
+    work,
+)
+from taskfuse.schedulers.instructions import holds
+from taskfuse.schedulers.scan_cost import ScanConfig, ScanProblem, estimate, levels, rank, totals_of
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Recorded, Script
 from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, Target
@@ -131,7 +145,7 @@ def _plan_outer(fusion: Fusion, config: ScanConfig | None, axis: int, longest: i
         raise refuse(fusion, "scan", reason, "tf.compile makes several kernels")
     chosen = ranked[0] if config is None else estimate(problem, config)
     waits = f"; {chosen.residents} resident blocks; waits for: {chosen.bound}; expected: {chosen.us:.1f} us"
-    return _Plan(chosen.config, chosen.config.width, HELD_TOTALS, CHUNK_OF_TOTALS, chosen, ranked or (chosen,), waits)
+    return _Plan(chosen.config, chosen.config.width, *totals_of(max(problem.totals), chosen.config.width), chosen, ranked or (chosen,), waits)
 
 
 def _aligned(fusion: Fusion) -> tuple[Fusion, tuple[Leaf, ...]]:
@@ -148,6 +162,8 @@ def _problem(fusion: Fusion, axis: int, longest: int, extent: Sizes) -> ScanProb
     while width > 1 and not divides(width, shape[-1], fusion.facts()):
         width //= 2
     wide = [leaf for leaf in leaves if any(_moves(leaf, k) for k in (axis, len(shape) - 1))]
+    scans = [e.output for e in needed(trial) if isinstance(e, Scan)]
+    early = {*scans}.union(*(ancestors(trial, tv) for tv in scans))
     total = work(trial, extent)
     return ScanProblem(
         rows=prod(extent(e) for k, e in enumerate(shape) if k != axis),
@@ -157,7 +173,8 @@ def _problem(fusion: Fusion, axis: int, longest: int, extent: Sizes) -> ScanProb
         loads=tuple(max(r.tensor.dtype.itemsize for r in leaf.reads) for leaf in wide),
         stores=tuple(tv.dtype.itemsize for tv in fusion.outputs),
         totals=_bytes_of_totals(fusion),
-        loaded=total.loaded,
+        late=tuple(leaf.tensor.dtype.itemsize for leaf in wide if not early.issuperset(use.output for use in storage_uses(trial, leaf.tensor))),
+        loaded=_loaded(trial, extent),
         stored=total.stored,
         slots=total.instructions,
         target=extent.target,
@@ -206,6 +223,19 @@ def _check(fusion: Fusion) -> int:
                 raise refuse(fusion, "scan", f"{tv.name} reads {read.tensor.name}, a scan, at points other than its own", "tf.compile makes several kernels")
     assert found is not None
     return found.axis
+
+
+def _loaded(fusion: Fusion, extent: Sizes) -> float:
+    """Bytes that come from memory: of an input that has several parts of a concatenation, what these parts have."""
+    found: dict[tuple[TensorView, tuple[Expr, ...], Expr], float] = {}
+    for expr in needed(fusion):
+        tv = expr.output
+        points = prod(extent(a.extent) for a in tv.root)
+        for read in storage_reads(fusion, expr):
+            if read.tensor.is_input:
+                size = read.tensor.dtype.itemsize if is_coalesced(fusion, read, tv) else fetched(read, tv, extent)
+                found[read.tensor, read.index, read.valid] = min(extent.elements(read.tensor), points * holds(read.valid, tv, extent)) * size
+    return sum(found.values())
 
 
 def _bytes_of_totals(fusion: Fusion) -> tuple[int, ...]:

@@ -24,11 +24,11 @@ from taskfuse.target import DEFAULT, LINE_BYTES, MAX_THREADS, SECTOR_BYTES, VECT
 
 CHUNK_BYTES = 128
 """Of the elements of one row that a thread has at most, as they are accumulated: 32 registers; a block of 1024 threads leaves each 64."""
-HELD_TOTALS = 32
-"""The most totals that one thread adds one after another; more are scanned in chunks of :data:`CHUNK_OF_TOTALS`."""
-CHUNK_OF_TOTALS = 16
-BASE_REGISTERS, INPUT_REGISTERS, STEP_REGISTERS = 16, 4, 8
-"""Registers of a thread: for indices, and per input for addresses; they are given in steps."""
+ADDED_BYTES, HELD_BYTES = 128, 64
+"""Of the totals that one thread adds one after another at most, of all rows that it has; and of those that it has in registers where there are more."""
+BASE_REGISTERS, INPUT_REGISTERS, TOTAL_REGISTERS, STEP_REGISTERS = 2, 4, 14, 8
+"""Registers of a thread: for indices; per input, for addresses; per row of a thread and 4 bytes of a total, of which it reads several ahead. They are given in
+steps."""
 MOST_REGISTERS = 248
 TOTAL_CYCLES = 12
 """Cycles of a thread to add one more total, which it reads from Shared memory ahead."""
@@ -75,6 +75,7 @@ class ScanProblem:
         width: rows of the longest vectors.
         loads, stores: bytes of an element, of each input and output that has all axes.
         totals: bytes of an element as it is accumulated, of each scan.
+        late: bytes of an element of each input that is also needed once totals are known.
         loaded, stored: bytes that cross between the chip and its memory.
         slots: issue slots of all threads, for what is computed.
         target: the GPU.
@@ -87,6 +88,7 @@ class ScanProblem:
     loads: tuple[int, ...]
     stores: tuple[int, ...]
     totals: tuple[int, ...]
+    late: tuple[int, ...]
     loaded: float
     stored: float
     slots: float
@@ -118,7 +120,12 @@ class ScanEstimate(Option[ScanConfig]):
         return f"{self.residents:9}  {self.bound:12}  {self.config.words}"
 
 
-def levels(threads: int, held: int = HELD_TOTALS, totals: int = CHUNK_OF_TOTALS) -> tuple[int, ...]:
+def totals_of(itemsize: int, width: int) -> tuple[int, int]:
+    """The most totals of ``itemsize`` bytes that one thread adds, and how many it has of more, of each of ``width`` rows."""
+    return max(ADDED_BYTES // (itemsize * width), 2), max(HELD_BYTES // (itemsize * width), 2)
+
+
+def levels(threads: int, held: int, totals: int) -> tuple[int, ...]:
     """How many totals a thread adds, one after another, at each level of those of a row.
 
     Args:
@@ -132,8 +139,9 @@ def levels(threads: int, held: int = HELD_TOTALS, totals: int = CHUNK_OF_TOTALS)
 def registers(problem: ScanProblem, config: ScanConfig) -> int:
     """Registers of a thread: its elements as they are loaded, then as they are accumulated, which it keeps until it knows what comes before them."""
     loaded = sum(ceil(config.width * size / 4) for size in problem.loads)
-    held = config.width * sum(ceil(size / 4) for size in problem.totals)
+    held = config.width * sum(ceil(size / 4) for size in problem.totals) + sum(ceil(config.width * size / 4) for size in problem.late)
     found = BASE_REGISTERS + INPUT_REGISTERS * len(problem.loads) + config.chunk * max(loaded, held)
+    found += TOTAL_REGISTERS * (config.width - 1 + ceil(max(problem.totals) / 4))
     return ceil(found / STEP_REGISTERS) * STEP_REGISTERS
 
 
@@ -156,33 +164,39 @@ def estimate(problem: ScanProblem, config: ScanConfig) -> ScanEstimate:
     together = target.sms * held
     waves = blocks / together if blocks > 4 * together else ceil(blocks / together)
     of_thread = config.chunk * config.width * problem.slots / problem.elements
-    steps = levels(threads) if threads > 1 else ()
+    steps = levels(threads, *totals_of(max(problem.totals), config.width)) if threads > 1 else ()
     joins = len(problem.totals) * (2 * len(steps) * assumed.barrier_cycles + sum(steps) * config.width * TOTAL_CYCLES)
     cycles = figures.load_cycles + of_thread * figures.issue_cycles + joins + figures.store_cycles
-    moved = problem.loaded + problem.stored
     if blocks < target.sms:  # no other block of a multiprocessor waits while one moves its bytes
-        cycles += moved / (blocks * target.l2_bytes_per_cycle)
+        cycles += (problem.loaded + problem.stored) / (blocks * target.l2_bytes_per_cycle)
     full = problem.columns / (threads * config.chunk) * block / (ceil(block / WARP) * WARP)
-    beside = min(config.rows * config.width, problem.run)
-    lanes = min(WARP, block)
-    sectors = lines = 0.0
-    for size in (*problem.loads, *problem.stores):
-        is_whole = problem.run * size % SECTOR_BYTES == 0 and beside * size % SECTOR_BYTES == 0
-        sectors += problem.elements * (size if is_whole else size + (SECTOR_BYTES - size) / beside)
-        asked = lanes * config.width  # elements of a warp, in runs of which each is in lines of its own
-        runs = ceil(asked / beside)
-        lines += problem.elements / asked * runs * (1 + max(0, min(beside, asked) * size - SECTOR_BYTES) / LINE_BYTES)
+    moved, lines = _traffic(problem, config)
+    most = ceil(blocks / target.sms) * target.sms / blocks  # of what all blocks do, on the multiprocessor with most, relative to an even part
     times = {
-        "memory": target.dram_us(moved),
-        "sectors": sectors / target.l2_bytes_per_us,
-        "lookups": lines / target.cycles_per_us,
-        "instructions": target.issue_us(problem.slots / full) * ceil(blocks / target.sms) * target.sms / blocks,
+        "memory": target.dram_us(problem.loaded + problem.stored),
+        "sectors": max(moved / target.l2_bytes_per_us, most * moved / (target.l2_bytes_per_cycle * target.cycles_per_us)),
+        "lookups": most * lines / target.cycles_per_us,
+        "instructions": most * target.issue_us(problem.slots / full),
         "waits": waves * cycles / target.clock_mhz,
     }
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
     us = max(us, target.kernel_us(blocks / target.sms * figures.block_cycles / target.clock_mhz))
     return ScanEstimate(config, us, held, bound, block=(config.rows, threads, 1))
+
+
+def _traffic(problem: ScanProblem, config: ScanConfig) -> tuple[float, float]:
+    """Bytes of whole sectors that pass the L2 cache, and the lines that warps look up, whose threads have neighbors of as many rows as stand side by side."""
+    beside = min(config.rows * config.width, problem.run)
+    asked = min(WARP, config.rows * ceil(problem.columns / config.chunk)) * config.width
+    moved = lines = 0.0
+    for size in (*problem.loads, *problem.stores):
+        run = beside * size
+        is_aligned = problem.run * size % min(run, SECTOR_BYTES) == 0 and (run % SECTOR_BYTES == 0 or SECTOR_BYTES % run == 0)
+        moved += problem.elements * (max(run, SECTOR_BYTES) if is_aligned else run + SECTOR_BYTES - size) / beside
+        of_warp = min(beside, asked)
+        lines += problem.elements / of_warp * (1 + (0 if is_aligned and run <= LINE_BYTES else max(0, of_warp * size - SECTOR_BYTES) / LINE_BYTES))
+    return moved, lines
 
 
 def candidates(problem: ScanProblem) -> Iterator[ScanEstimate]:
