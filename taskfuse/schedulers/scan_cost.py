@@ -15,8 +15,6 @@ from math import ceil
 from typing import ClassVar
 
 from taskfuse.cuda.resources import occupancy
-from taskfuse.errors import UnsupportedError
-from taskfuse.location import caller
 from taskfuse.reports.resources import Resources
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option
@@ -48,14 +46,16 @@ class ScanConfig(Parameters):
         width: rows of a thread, which it loads and stores as vectors: 1 where the rows themselves are contiguous.
     """
 
+    POWERS: ClassVar = frozenset({"width"})
+
     chunk: int
     rows: int = 1
     width: int = 1
 
     def __post_init__(self) -> None:
         self.check_fields()
-        if self.width & (self.width - 1) or self.width > VECTOR_BYTES:
-            raise UnsupportedError(what="this ScanConfig", reason=f"width is {self.width}", help=f"use a power of two up to {VECTOR_BYTES}", location=caller())
+        if self.width > VECTOR_BYTES:
+            raise self.error(f"width is {self.width}", f"a vector has at most {VECTOR_BYTES} bytes")
 
     @property
     def words(self) -> str:
