@@ -70,5 +70,5 @@ def _in_one_kernel(expr: Scan, columns: int, steps: int, extent: Sizes) -> float
     tv = expr.output
     run = prod(extent(a.extent) for a in tv.root[expr.axis + 1 :])
     sizes, totals, moved = (tv.dtype.itemsize,), (tv.dtype.compute.itemsize,), float(columns * steps * tv.dtype.itemsize)
-    ranked = rank(ScanProblem(columns, steps, run, 1, sizes, sizes, totals, (), moved, moved, 2.0 * columns * steps, extent.target))
+    ranked = rank(ScanProblem(columns, steps, run, 1, sizes, sizes, totals, (), (), 0, moved, moved, 2.0 * columns * steps, extent.target))
     return ranked[0].us if ranked else inf

@@ -76,6 +76,8 @@ class ScanProblem:
         loads, stores: bytes of an element, of each input and output that has all axes.
         totals: bytes of an element as it is accumulated, of each scan.
         late: bytes of an element of each input that is also needed once totals are known.
+        kept: bytes of an element, of each tensor that is in Shared memory for readers at other points.
+        exchanged: how often these are stored there, or read.
         loaded, stored: bytes that cross between the chip and its memory.
         slots: issue slots of all threads, for what is computed.
         target: the GPU.
@@ -89,6 +91,8 @@ class ScanProblem:
     stores: tuple[int, ...]
     totals: tuple[int, ...]
     late: tuple[int, ...]
+    kept: tuple[int, ...]
+    exchanged: int
     loaded: float
     stored: float
     slots: float
@@ -145,10 +149,17 @@ def registers(problem: ScanProblem, config: ScanConfig) -> int:
     return ceil(found / STEP_REGISTERS) * STEP_REGISTERS
 
 
+def shared_bytes(problem: ScanProblem, config: ScanConfig) -> int:
+    """Shared memory of a block: totals and their sums, and rows that are kept, with a place more beside those of one element."""
+    threads = ceil(problem.columns / config.chunk)
+    totals = 2 * threads * config.rows * config.width * sum(problem.totals) if threads > 1 or problem.kept else 0
+    return totals + threads * config.chunk * (config.rows * config.width + 1) * sum(problem.kept)
+
+
 def residents(problem: ScanProblem, config: ScanConfig) -> int:
     """Resident blocks of a multiprocessor; 0 if no block fits."""
     threads, needed = ceil(problem.columns / config.chunk), registers(problem, config)
-    shared = 2 * threads * config.rows * config.width * sum(problem.totals) if threads > 1 else 0
+    shared = shared_bytes(problem, config)
     if needed > MOST_REGISTERS or shared > problem.target.limits.block_shared:
         return 0
     return occupancy(Resources(needed, 0, 0, 0, 0, 0), threads * config.rows, shared, problem.target.arch)
@@ -175,7 +186,7 @@ def estimate(problem: ScanProblem, config: ScanConfig) -> ScanEstimate:
     times = {
         "memory": target.dram_us(problem.loaded + problem.stored),
         "sectors": max(moved / target.l2_bytes_per_us, most * moved / (target.l2_bytes_per_cycle * target.cycles_per_us)),
-        "lookups": most * lines / target.cycles_per_us,
+        "lookups": most * (lines + problem.exchanged * problem.elements / WARP) / target.cycles_per_us,
         "instructions": most * target.issue_us(problem.slots / full),
         "waits": waves * cycles / target.clock_mhz,
     }
