@@ -68,7 +68,17 @@ def _chunk(fusion: Fusion, expr: Scan, extent: Sizes) -> int | None:
 def _in_one_kernel(expr: Scan, columns: int, steps: int, extent: Sizes) -> float:
     """Microseconds to scan columns that lie side by side, each by threads of one block; infinite if no block holds one."""
     tv = expr.output
-    run = prod(extent(a.extent) for a in tv.root[expr.axis + 1 :])
-    sizes, totals, moved = (tv.dtype.itemsize,), (tv.dtype.compute.itemsize,), float(columns * steps * tv.dtype.itemsize)
-    ranked = rank(ScanProblem(columns, steps, run, 1, sizes, sizes, totals, (), (), 0, moved, moved, 2.0 * columns * steps, extent.target))
-    return ranked[0].us if ranked else inf
+    sizes, moved = (tv.dtype.itemsize,), float(columns * steps * tv.dtype.itemsize)
+    problem = ScanProblem(
+        rows=columns,
+        columns=steps,
+        run=prod(extent(a.extent) for a in tv.root[expr.axis + 1 :]),
+        loads=sizes,
+        stores=sizes,
+        totals=(tv.dtype.compute.itemsize,),
+        loaded=moved,
+        stored=moved,
+        slots=2.0 * columns * steps,
+        target=extent.target,
+    )
+    return next((found.us for found in rank(problem)), inf)

@@ -205,13 +205,15 @@ def _problem(rows: _Rows) -> ScanProblem:
         columns=rows.longest,
         run=prod(extent(a.extent) for a in axes[axis + 1 :]),
         width=1 if rows.kept else rows.vector,
-        loads=tuple(max(r.tensor.dtype.itemsize for r in leaf.reads) for leaf in wide),
+        loads=tuple(max(r.tensor.dtype.itemsize for r in leaf.reads) for leaf in own),
+        elsewhere=tuple(max(r.tensor.dtype.itemsize for r in leaf.reads) for leaf in wide if leaf not in own),
         stores=tuple(tv.dtype.itemsize for tv in rows.fusion.outputs),
         totals=rows.totals,
         late=tuple(leaf.tensor.dtype.itemsize for leaf in own if not early.issuperset(use.output for use in storage_uses(trial, leaf.tensor))),
         kept=rows.kept,
         exchanged=reads + len(rows.kept) if rows.kept else 0,
-        loaded=_loaded(trial, extent),
+        is_along=any(space.is_along for space in rows.spaces.others.values()),
+        loaded=_loaded(rows),
         stored=total.stored,
         slots=total.instructions,
         target=extent.target,
@@ -242,27 +244,22 @@ def _check_shared(fusion: Fusion, size: int, extent: Sizes) -> None:
         raise refuse(fusion, "scan", f"its rows take {size} bytes of Shared memory, of {extent.room}", "use fewer rows, or let tf.compile make several kernels")
 
 
-def _loaded(fusion: Fusion, extent: Sizes) -> float:
-    """Bytes that come from memory: of an input that has several parts of a concatenation, what these parts have."""
-    found: dict[tuple[TensorView, tuple[Expr, ...], Expr], float] = {}
+def _loaded(rows: _Rows) -> float:
+    """Bytes that come from memory: of an input that has several parts of a concatenation, what these parts have; what a block reads twice, once."""
+    fusion, extent = rows.trial, rows.extent
+    turned = {leaf.tensor for leaf in rows.leaves if is_turned(fusion, leaf, rows.spaces)}
+    found: dict[tuple[TensorView, tuple[Expr, ...], Expr], tuple[float, float]] = {}
     for expr in needed(fusion):
         tv = expr.output
         points = prod(extent(a.extent) for a in tv.root)
         for read in storage_reads(fusion, expr):
             if read.tensor.is_input:
-                size = read.tensor.dtype.itemsize if is_coalesced(fusion, read, tv) else fetched(read, tv, extent)
-                found[read.tensor, read.index, read.valid] = min(extent.elements(read.tensor), points * holds(read.valid, tv, extent)) * size
-    return sum(found.values())
-
-
-def _bytes_of_totals(fusion: Fusion) -> tuple[int, ...]:
-    """Bytes of an element as it is accumulated, of each scan."""
-    return tuple(e.output.dtype.compute.itemsize for e in needed(fusion) if isinstance(e, Scan))
-
-
-def _moves(leaf: Leaf, axis: int) -> bool:
-    """True if what a tensor loads depends on an axis."""
-    return any(iteration_symbol(axis).free & e.free for r in leaf.reads for e in r.index)
+                size = read.tensor.dtype.itemsize if tv in turned or is_coalesced(fusion, read, tv) else fetched(read, tv, extent)
+                found[read.tensor, read.index, read.valid] = points * holds(read.valid, tv, extent), size
+    return sum(
+        min(extent.elements(x), sum(n for (of, *_), (n, _) in found.items() if of is x)) * max(size for (of, *_), (_, size) in found.items() if of is x)
+        for x in {x for x, *_ in found}
+    )
 
 
 def _longest(fusion: Fusion, extent: Expr) -> int:

@@ -74,10 +74,12 @@ class ScanProblem:
         run: rows whose elements lie side by side in memory; after it come the next elements of the first ones.
         width: rows of the longest vectors.
         loads, stores: bytes of an element, of each input and output that has all axes.
+        elsewhere: of inputs that are loaded for readers at other points.
         totals: bytes of an element as it is accumulated, of each scan.
         late: bytes of an element of each input that is also needed once totals are known.
         kept: bytes of an element, of each tensor that is in Shared memory for readers at other points.
         exchanged: how often these are stored there, or read.
+        is_along: neighboring threads of such readers have neighboring elements of a row.
         loaded, stored: bytes that cross between the chip and its memory.
         slots: issue slots of all threads, for what is computed.
         target: the GPU.
@@ -86,16 +88,18 @@ class ScanProblem:
     rows: int
     columns: int
     run: int
-    width: int
     loads: tuple[int, ...]
     stores: tuple[int, ...]
     totals: tuple[int, ...]
-    late: tuple[int, ...]
-    kept: tuple[int, ...]
-    exchanged: int
     loaded: float
     stored: float
     slots: float
+    width: int = 1
+    late: tuple[int, ...] = ()
+    elsewhere: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
+    exchanged: int = 0
+    is_along: bool = False
     target: Target = DEFAULT
 
     @property
@@ -182,11 +186,13 @@ def estimate(problem: ScanProblem, config: ScanConfig) -> ScanEstimate:
         cycles += (problem.loaded + problem.stored) / (blocks * target.l2_bytes_per_cycle)
     full = problem.columns / (threads * config.chunk) * block / (ceil(block / WARP) * WARP)
     moved, lines = _traffic(problem, config)
+    if problem.is_along:  # its rows are dealt to as many threads as a row of the scans has
+        full *= config.rows / (ceil(config.rows / threads) * threads)
     most = ceil(blocks / target.sms) * target.sms / blocks  # of what all blocks do, on the multiprocessor with most, relative to an even part
     times = {
         "memory": target.dram_us(problem.loaded + problem.stored),
         "sectors": max(moved / target.l2_bytes_per_us, most * moved / (target.l2_bytes_per_cycle * target.cycles_per_us)),
-        "lookups": most * (lines + problem.exchanged * problem.elements / WARP) / target.cycles_per_us,
+        "lookups": most * (lines + problem.exchanged * problem.elements / (WARP * full)) / target.cycles_per_us,
         "instructions": most * target.issue_us(problem.slots / full),
         "waits": waves * cycles / target.clock_mhz,
     }
@@ -201,7 +207,7 @@ def _traffic(problem: ScanProblem, config: ScanConfig) -> tuple[float, float]:
     beside = min(config.rows * config.width, problem.run)
     asked = min(WARP, config.rows * ceil(problem.columns / config.chunk)) * config.width
     moved = lines = 0.0
-    for size in (*problem.loads, *problem.stores):
+    for size in (*problem.loads, *problem.elsewhere, *problem.stores):
         run = beside * size
         is_aligned = problem.run * size % min(run, SECTOR_BYTES) == 0 and (run % SECTOR_BYTES == 0 or SECTOR_BYTES % run == 0)
         moved += problem.elements * (max(run, SECTOR_BYTES) if is_aligned else run + SECTOR_BYTES - size) / beside

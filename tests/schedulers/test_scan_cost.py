@@ -12,7 +12,7 @@ from taskfuse.target import H200, MAX_THREADS
 
 def problem(batch: int, columns: int, run: int, itemsize: int = 4, width: int = 1) -> ScanProblem:
     elements, moved = batch * columns * run, float(batch * columns * run * itemsize)
-    return ScanProblem(batch * run, columns, run, width, (itemsize,), (itemsize,), (4,), (), (), 0, moved, moved, 2.0 * elements)
+    return ScanProblem(batch * run, columns, run, (itemsize,), (itemsize,), (4,), moved, moved, 2.0 * elements, width)
 
 
 def test_the_longer_a_row_the_fewer_stand_side_by_side() -> None:
