@@ -154,7 +154,8 @@ def _plan_inner(rows: _Rows, config: ScanConfig | None) -> _Plan:
         raise refuse(fusion, "scan", f"width is {config.width}, and its rows do not lie side by side", "use width=1")
     else:
         _check_threads(fusion, config, longest, MAX_THREADS, "has at most", "use longer chunks, or fewer rows")
-    if turned := next((tv for tv, space in rows.spaces.others.items() if tv.is_output and space.walk is not None and not space.is_along), None):
+    turned = next((tv for tv, space in rows.spaces.others.items() if tv.is_output and space.walk is not None and not space.is_along), None)
+    if turned is not None:
         raise refuse(fusion, "scan", f"rows lie side by side in {turned.name}, and not in what is scanned", "tf.compile makes several kernels")
     width = rows.vector
     chosen = config or _choose(longest, rows.number, width, most)
