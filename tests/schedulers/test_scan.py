@@ -1,6 +1,7 @@
 """``tf.schedulers.scan``: rows across threads, proved, equal to NumPy, the same when the code is pasted; what it chooses, what it refuses."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -171,7 +172,7 @@ SCANS: list[tuple[str, Math]] = [
     ("cumsum", tf.cumsum),
     ("cumprod", tf.cumprod),
     ("cummin", tf.cummin),
-    ("exclusive", lambda x, axis: tf.cumsum(x, axis, exclusive=True)),
+    ("exclusive", partial(tf.cumsum, exclusive=True)),
     ("with indices", tf.cummax_with_indices),
 ]
 SIDE_BY_SIDE: list[tuple[tuple[int, ...], int, ScanConfig | None]] = [
@@ -188,7 +189,7 @@ SIDE_BY_SIDE: list[tuple[tuple[int, ...], int, ScanConfig | None]] = [
 
 def outputs(shape: Shape, axis: int, math: Math, dtype: tf.DType = tf.float32) -> tf.Fusion:
     with tf.Fusion("scan") as fusion:
-        found = math(tf.define_tensor(shape, dtype=dtype, name="x"), axis)
+        found: tf.TensorView | tuple[tf.TensorView, ...] = math(tf.define_tensor(shape, dtype=dtype, name="x"), axis)
         for tv in found if isinstance(found, tuple) else (found,):
             fusion.add_output(tv)
     return fusion
@@ -227,7 +228,7 @@ def test_what_is_around_a_scan_of_columns() -> None:
 
 
 def test_compile_takes_columns() -> None:
-    run = tf.compile(outputs([64, 360, 321], 1, lambda x, axis: tf.cumsum(tf.exp(x), axis)))
+    run = tf.compile(total([64, 360, 321], math=lambda x: tf.cumsum(tf.exp(x), 1)))
     assert run.schedule is not None
     assert run.schedule.scheduler == "scan"
     threads = run.kernels[0].block
