@@ -68,7 +68,7 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
     trial, _ = copy_fusion(fusion)
     leaves = align(Script(trial), trial)
     spaces = find_spaces(trial)
-    plan = (_plan_inner if spaces.is_inner else _plan_outer)(_Rows(fusion, trial, leaves, spaces, longest, extent), config)
+    plan = (_plan_inner if spaces.is_inner else _plan_outer)(_ScanRows(fusion, trial, leaves, spaces, longest, extent), config)
     script = Script(fusion)
     script.comment("each tensor at its readers' points, inputs in registers")
     leaves = align(script, fusion)
@@ -80,7 +80,7 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
     return Chosen("scan", problem, plan.option, plan.options, config is not None, script.text, text)
 
 
-class _Rows(NamedTuple):
+class _ScanRows(NamedTuple):
     """The rows of a fusion.
 
     Attributes:
@@ -127,7 +127,7 @@ class _Rows(NamedTuple):
         return tuple(tv.dtype.itemsize for tv in (*self.spaces.shared, *turned))
 
 
-class _Plan(NamedTuple):
+class _ScanPlan(NamedTuple):
     """What a schedule is made of.
 
     Attributes:
@@ -143,7 +143,7 @@ class _Plan(NamedTuple):
     waits: str = ""
 
 
-def _plan_inner(rows: _Rows, config: ScanConfig | None) -> _Plan:
+def _plan_inner(rows: _ScanRows, config: ScanConfig | None) -> _ScanPlan:
     """Parameters for rows whose elements lie side by side. Raises :class:`UnsupportedError`."""
     fusion, longest, extent = rows.fusion, rows.longest, rows.extent
     bytes_of_total = max(rows.totals)
@@ -169,10 +169,10 @@ def _plan_inner(rows: _Rows, config: ScanConfig | None) -> _Plan:
     configs = [c for c in dict.fromkeys((chosen, *others)) if c.chunk <= most and ceil(longest / c.chunk) * c.rows <= MAX_THREADS]
     options = tuple(Option(c, us, block=(ceil(longest / c.chunk), c.rows, 1)) for c in configs)
     loops = ScanLoops(chosen, longest, vector, most, most)
-    return _Plan(loops, Option(chosen, us, block=(loops.threads, chosen.rows, 1)), options)
+    return _ScanPlan(loops, Option(chosen, us, block=(loops.threads, chosen.rows, 1)), options)
 
 
-def _plan_outer(rows: _Rows, config: ScanConfig | None) -> _Plan:
+def _plan_outer(rows: _ScanRows, config: ScanConfig | None) -> _ScanPlan:
     """Parameters for rows that lie side by side. Raises :class:`UnsupportedError`."""
     fusion, longest, problem = rows.fusion, rows.longest, _problem(rows)
     ranked = rank(problem)
@@ -189,10 +189,10 @@ def _plan_outer(rows: _Rows, config: ScanConfig | None) -> _Plan:
     chosen = ranked[0] if config is None else estimate(problem, config)
     waits = f"; {chosen.residents} resident blocks; waits for: {chosen.bound}; expected: {chosen.us:.1f} us"
     loops = ScanLoops(chosen.config, longest, chosen.config.width, *totals_of(max(problem.totals), chosen.config.width))
-    return _Plan(loops, chosen, ranked or (chosen,), waits)
+    return _ScanPlan(loops, chosen, ranked or (chosen,), waits)
 
 
-def _problem(rows: _Rows) -> ScanProblem:
+def _problem(rows: _ScanRows) -> ScanProblem:
     """The problem of rows that lie side by side."""
     trial, extent, axes, axis = rows.trial, rows.extent, rows.spaces.axes, rows.spaces.axis
     scans = [e.output for e in needed(trial) if isinstance(e, Scan)]
@@ -245,7 +245,7 @@ def _check_shared(fusion: Fusion, size: int, extent: Sizes) -> None:
         raise refuse(fusion, "scan", f"its rows take {size} bytes of Shared memory, of {extent.room}", "use fewer rows, or let tf.compile make several kernels")
 
 
-def _loaded(rows: _Rows) -> float:
+def _loaded(rows: _ScanRows) -> float:
     """Bytes that come from memory: of an input that has several parts of a concatenation, what these parts have; what a block reads twice, once."""
     fusion, extent = rows.trial, rows.extent
     turned = {leaf.tensor for leaf in rows.leaves if is_turned(fusion, leaf, rows.spaces)}
