@@ -23,7 +23,8 @@ from taskfuse.schedulers.products_cost import ProductsConfig
 from taskfuse.schedulers.propose import partition
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.rows import RowConfig
-from taskfuse.schedulers.scan import ScanConfig, scan
+from taskfuse.schedulers.scan import scan
+from taskfuse.schedulers.scan_cost import ScanConfig
 from taskfuse.schedulers.scatter import ScatterConfig, scatter
 from taskfuse.schedulers.schedule import Chosen, Option, Schedule
 from taskfuse.schedulers.simt_gemm import SimtGemmConfig, simt_gemm

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import ceil, prod
+from typing import NamedTuple
 
 from taskfuse.count import IN_FLIGHT
 from taskfuse.errors import UnsupportedError
@@ -22,7 +23,7 @@ from taskfuse.ir.storage import needed, reads_of, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import ancestors, at_readers, check_new, follow, is_aligned, recompute_all, stored, work
+from taskfuse.schedulers.elementwise import OutputWork, ancestors, at_readers, check_new, follow, is_aligned, recompute_all, stored, work
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
@@ -33,6 +34,8 @@ AGAIN_US = 100.0
 THREADS_BESIDE_LOOPS = 1024
 """Threads of a multiprocessor that have registers where nests with loops stand beside others, since a compiler has as many loads of a loop in flight as it can.
 A sum of 64 products beside 27648 blocks of copies left registers to 8 warps, and took twice as long."""
+MOST_THREADS, FEWEST_THREADS = 256, WARP
+"""Threads of a block: fewer where a GPU has more multiprocessors than there are blocks."""
 SCALAR_BYTES = 4
 OTHER_REGISTERS, ADDRESS_REGISTERS = 24, 2
 """Of a thread, beside those that loads fill; and of each tensor that it reads."""
@@ -46,7 +49,7 @@ class FallbackConfig(Parameters):
         threads: of a block.
     """
 
-    threads: int = 256
+    threads: int = MOST_THREADS
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -78,11 +81,13 @@ def fallback(
     trial, _ = copy_fusion(at_readers(fusion))
     along = _check(trial)
     separate(Script(trial))
-    chosen = config or FallbackConfig()
     script = Script(fusion)
     script.comment("a separate nest for each output and its inputs")
     recompute_all(script, fusion)
-    owner, steps, us = _priced(script, extent)
+    price = _priced(script, extent)
+    owner, options = price.owner, price.options
+    option = options[0] if config is None else price.option(config)
+    chosen = option.config
     is_walked = any(isinstance(_definition(fusion, tv), Reduction | Scan | Fold) for tv in owner)
     residents = min(_held(fusion, owner, extent.target), THREADS_BESIDE_LOOPS) // chosen.threads
     if 1 < residents <= MAX_RESIDENT and len(stored(fusion)) > 1 and is_walked:
@@ -94,10 +99,9 @@ def fallback(
         follow(script, root, [tv for tv, r in owner.items() if r is root and tv is not root])
     if inner := [e.output for e in needed(fusion) if not among(e.output, stored(fusion))]:
         script.inline_most(inner)
-    option = Option(chosen, us, block=(chosen.threads, 1, 1))
     problem = f"of {', '.join(tv.name for tv in fusion.outputs)}"
-    expected = f"{steps:.0f} serial step{'s' * (steps > 1)} in each thread"
-    return Chosen("fallback", problem, option, (option,), config is not None, script.text, expected)
+    expected = f"{price.steps:.0f} serial step{'s' * (price.steps > 1)} in each thread"
+    return Chosen("fallback", problem, option, options, config is not None, script.text, expected)
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
@@ -107,38 +111,87 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
         UnsupportedError: see :func:`fallback`; not all that it raises.
     """
     script = Script(copy_fusion(at_readers(fusion))[0])
-    return Offer(_priced(script, Sizes(fusion, sizes, target))[2], partial(fallback, sizes=sizes, target=target))
+    return Offer(_priced(script, Sizes(fusion, sizes, target)).options[0].us, partial(fallback, sizes=sizes, target=target))
 
 
-def _priced(script: Script, extent: Sizes) -> tuple[dict[TensorView, TensorView], float, float]:
-    """The output that each tensor serves, serial steps of a thread, microseconds, of a fusion all of which is read at the readers' own points."""
+class _Price(NamedTuple):
+    """What the kernel of a fusion takes, all of which is read at the readers' own points.
+
+    Attributes:
+        owner: the output that each tensor serves.
+        steps: serial steps of a thread.
+        threads: of the output that has most.
+        total: bytes and instructions of all threads.
+        again, lines: bytes that loops read again, and the cache lines that these look up.
+        waited: microseconds of the loads that are waited for, one after another.
+        repeated: reductions and scans that are done again where they are read.
+        target: the GPU.
+    """
+
+    owner: Mapping[TensorView, TensorView]
+    steps: float
+    threads: int
+    total: OutputWork
+    again: float
+    lines: float
+    waited: float
+    repeated: int
+    target: Target
+
+    def option(self, config: FallbackConfig) -> Option[FallbackConfig]:
+        """Parameters with their time: a multiprocessor does what its blocks do, and some do nothing."""
+        target, total = self.target, self.total
+        blocks = max(1, ceil(self.threads / config.threads))
+        most = ceil(blocks / target.sms) * target.sms / blocks  # of what all do, on the multiprocessor with most blocks, relative to an even part
+        alone = most * (total.loaded + total.stored + self.again) / (target.l2_bytes_per_cycle * target.cycles_per_us)
+        us = replace(total, instructions=most * total.instructions).us(SCALAR_BYTES)
+        us = max(us, target.kernel_us(self.again / target.l2_bytes_per_us, most * self.lines / target.cycles_per_us, alone))
+        us = max(us + (self.steps - 1) * target.assumed.serial_us, target.kernel_us(self.waited)) + self.repeated * AGAIN_US
+        return Option(config, us, block=(config.threads, 1, 1))
+
+    @property
+    def options(self) -> tuple[Option[FallbackConfig], ...]:
+        """The first with as many threads of a block as leave each multiprocessor one, then the others."""
+        found = [FallbackConfig(MOST_THREADS >> k) for k in range((MOST_THREADS // FEWEST_THREADS).bit_length())]
+        first = next((c for c in found if ceil(self.threads / c.threads) >= self.target.sms), found[-1])
+        return tuple(map(self.option, dict.fromkeys((first, *found))))
+
+
+def _priced(script: Script, extent: Sizes) -> _Price:
+    """The price of a fusion all of which is read at the readers' own points."""
     fusion = script.fusion
     known = set(fusion.tensors())
     owner = separate(script)
     trips = {root: _steps(fusion, root, [tv for tv, r in owner.items() if r is root], extent) for root in stored(fusion)}
-    steps = max(1.0, *trips.values())
-    again = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
+    repeated = sum(isinstance(fusion.definition(tv), Reduction | Scan | Fold) and tv not in known for tv in owner)
     total = work(fusion, extent)
     total = replace(total, instructions=total.instructions + _serial_instructions(fusion, extent) + _place_instructions(fusion, extent))
-    target = extent.target
-    again_bytes, lines = _reread(fusion, extent)
-    us = max(total.us(SCALAR_BYTES), target.kernel_us(again_bytes / target.l2_bytes_per_us, lines / target.cycles_per_us))
-    waited = _waited(fusion, owner, trips, extent) * target.assumed.load_cycles / target.clock_mhz
-    return owner, steps, max(us + (steps - 1) * target.assumed.serial_us, target.kernel_us(waited)) + again * AGAIN_US
+    threads = _threads(fusion, owner, extent)
+    held = extent.target.sms * _held(fusion, owner, extent.target)
+    waited = _waited(threads, trips, held) * extent.target.assumed.load_cycles / extent.target.clock_mhz
+    return _Price(owner, max(1.0, *trips.values()), max(threads.values()), total, *_reread(fusion, extent), waited, repeated, extent.target)
 
 
-def _waited(fusion: Fusion, owner: Mapping[TensorView, TensorView], trips: Mapping[TensorView, float], extent: Sizes) -> float:
+def _threads(fusion: Fusion, owner: Mapping[TensorView, TensorView], extent: Sizes) -> dict[TensorView, int]:
+    """The threads of each output."""
+    walked: dict[TensorView, set[int]] = {root: set() for root in stored(fusion)}
+    for tv, root in owner.items():
+        if isinstance(expr := _definition(fusion, tv), Scan):
+            walked[root].add(expr.axis)
+    return {root: prod(extent(a.extent) for k, a in enumerate(root.root) if not a.is_reduction and k not in along) for root, along in walked.items()}
+
+
+def _waited(threads: Mapping[TensorView, int], trips: Mapping[TensorView, float], held: int) -> float:
     """How many loads are waited for, one after another: the nests of outputs follow one another in each block, and each has as many waves of threads as a GPU
     holds, whose registers are those of the nest that needs most. A thread of a wave waits for a load, for its store, and for those of its loop.
 
     Nests of 1.6 million threads that copy an element each took 6.3 us alone, one that sums gathered elements 7.5, and all in one kernel 22.2 (H200).
+
+    Args:
+        threads: of each output.
+        trips: of its loops.
+        held: threads that the GPU holds.
     """
-    held = extent.target.sms * _held(fusion, owner, extent.target)
-    walked: dict[TensorView, set[int]] = {root: set() for root in trips}
-    for tv, root in owner.items():
-        if isinstance(expr := _definition(fusion, tv), Scan):
-            walked[root].add(expr.axis)
-    threads = {root: prod(extent(a.extent) for k, a in enumerate(root.root) if not a.is_reduction and k not in walked[root]) for root in trips}
     return sum(max(1.0, threads[root] / held) * (2 + each / IN_FLIGHT) for root, each in trips.items())
 
 

@@ -1,12 +1,12 @@
 """Scans in chunks, computed by several kernels: the chunks, their totals, the combination of both.
 
-Along the last axis, where a row may be longer than what a block holds. Along another one a thread walks over a column, so that few columns leave the GPU idle:
-chunks of columns are as many more, and their totals are as many steps again.
+Where a row may be longer than what a block holds; or where rows lie side by side, and these kernels are expected to be faster than one in which the threads
+of a block share a row (:mod:`taskfuse.schedulers.scan`), or one thread walks along it.
 """
 
 from __future__ import annotations
 
-from math import isqrt, prod
+from math import inf, isqrt, prod
 
 from taskfuse.count import IN_FLIGHT
 from taskfuse.ir.expr import Scan
@@ -14,6 +14,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed
 from taskfuse.schedulers.scan import is_long
+from taskfuse.schedulers.scan_cost import ScanProblem, rank
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import WARP
 
@@ -60,4 +61,24 @@ def _chunk(fusion: Fusion, expr: Scan, extent: Sizes) -> int | None:
 
     root = isqrt(max(steps.value, 1))
     best = min((1 << k for k in range(2, root.bit_length() + 2)), key=apart)
-    return best if best < steps.value and apart(best) < GAIN * target.kernel_us(moved, walk(steps.value, columns)) else None
+    one = min(target.kernel_us(moved, walk(steps.value, columns)), _in_one_kernel(expr, columns, steps.value, extent))
+    return best if best < steps.value and apart(best) < GAIN * one else None
+
+
+def _in_one_kernel(expr: Scan, columns: int, steps: int, extent: Sizes) -> float:
+    """Microseconds to scan columns that lie side by side, each by threads of one block; infinite if no block holds one."""
+    tv = expr.output
+    sizes, moved = (tv.dtype.itemsize,), float(columns * steps * tv.dtype.itemsize)
+    problem = ScanProblem(
+        rows=columns,
+        columns=steps,
+        run=prod(extent(a.extent) for a in tv.root[expr.axis + 1 :]),
+        loads=sizes,
+        stores=sizes,
+        totals=(tv.dtype.compute.itemsize,),
+        loaded=moved,
+        stored=moved,
+        slots=2.0 * columns * steps,
+        target=extent.target,
+    )
+    return next((found.us for found in rank(problem)), inf)

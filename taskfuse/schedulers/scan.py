@@ -1,67 +1,55 @@
-"""``tf.schedulers.scan``: scans along the last axis, with elementwise functions around them, a row across the threads of a block.
+"""``tf.schedulers.scan``: scans along one axis, with elementwise functions around them, the elements of a row across the threads of a block.
 
-    rows x elements: [row block, row, chunk: thread, element of the chunk (, vector)]
-
-A thread scans a chunk of its row in registers. The totals of the chunks are scanned in Shared memory, themselves in chunks if they are
-many (:meth:`~taskfuse.ir.tensor.TensorView.chunk_scan`); then each thread adds the sum before its chunk. Every element is loaded and stored once.
+A thread scans a chunk of its row in registers. The totals of the chunks are scanned in Shared memory, then each thread adds the sum before its chunk. Every
+element is loaded and stored once. Where rows lie side by side in memory, neighboring threads have neighboring rows, and each has whole rows if these are
+short. What reads a scan at other points along its axis, as moving averages do, finds it in Shared memory (:mod:`taskfuse.schedulers.scan_loops`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, prod
+from typing import NamedTuple
 
-from taskfuse.errors import UnsupportedError
-from taskfuse.ir.expr import FirstValid, Pointwise, Scan, View
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.expr import Scan
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const, Expr, Sym
-from taskfuse.ir.storage import needed, storage_reads
+from taskfuse.ir.storage import has_code, needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import MemoryType
-from taskfuse.ir.types import ParallelType as P
-from taskfuse.location import caller
-from taskfuse.schedulers.elementwise import Leaf, align, at_readers, bind_vectors, divides, is_aligned, registers, widest, work
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.elementwise import (
+    Leaf,
+    align,
+    ancestors,
+    at_readers,
+    divides,
+    fetched,
+    is_coalesced,
+    work,
+)
+from taskfuse.schedulers.instructions import holds
+from taskfuse.schedulers.scan_cost import ScanConfig, ScanProblem, estimate, levels, rank, shared_bytes, totals_of
+from taskfuse.schedulers.scan_loops import ScanLoops, ScanSchedule, is_turned
+from taskfuse.schedulers.scan_spaces import ScanSpaces, find_spaces
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
-from taskfuse.schedulers.script import Recorded, Script
+from taskfuse.schedulers.script import Script
 from taskfuse.target import DEFAULT, MAX_THREADS, VECTOR_BYTES, Target
 
 CHUNK_BYTES = 64
-"""Of a chunk at most, as it is accumulated: a thread has it in registers, twice for a while, and a block of 1024 leaves each thread 64 of these. So
-many totals one thread scans; more are scanned in chunks of their own."""
+"""Of a chunk of a contiguous row at most, as it is accumulated: a thread has it in registers, twice for a while, and a block of 1024 leaves each thread 64 of
+these. So many totals one thread scans; more are scanned in chunks of their own."""
 THREADS = 256
-"""The preferred threads of a row; longer rows have longer chunks."""
+"""The preferred threads of a contiguous row; longer rows have longer chunks."""
 FEWEST_THREADS = 128
-"""The fewest threads of a block, if there are enough rows."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScanConfig:
-    """The parameters of a scan schedule.
-
-    Attributes:
-        chunk: elements of a row per thread.
-        rows: rows per block.
-    """
-
-    chunk: int
-    rows: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("chunk", "rows"):
-            if getattr(self, name) < 1:
-                reason = f"{name} is {getattr(self, name)}"
-                raise UnsupportedError(what="this ScanConfig", reason=reason, help="use a positive number", location=caller())
-
-    @property
-    def words(self) -> str:
-        """The parameters as readable text."""
-        return f"{self.chunk} elements of a thread, {self.rows} rows per block"
+"""The fewest threads of a block, if there are enough of such rows."""
 
 
 def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[ScanConfig]:
-    """Schedule scans along the last axis of outputs of one shape: each row in the registers of one block.
+    """Schedule scans along one axis: each row along it in the registers of one block.
+
+    Elementwise functions may precede and follow them. Outputs have the rows of the scans, in any order of axes, and any elements along these.
 
     Args:
         fusion: it is changed.
@@ -69,44 +57,172 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
         sizes: values of the fusion's dimensions for the choice.
 
     Raises:
-        UnsupportedError: the fusion has a schedule, no scan, scans along other axes, code that is neither scan nor elementwise, outputs of several
-            shapes; or rows that may be longer than the threads of a block hold.
+        UnsupportedError: the fusion has a schedule, no scan, scans along several axes or of several shapes, code that is neither scan nor elementwise, outputs
+            with other rows; or rows that may be longer than the threads of a block hold.
     """
     check_call(fusion, "scan", config, ScanConfig)
     extent = Sizes(fusion, sizes, target)
-    _check(fusion)
-    longest = _longest(fusion, fusion.outputs[0].shape[-1])
-    bytes_of_total = max(e.output.dtype.compute.itemsize for e in needed(fusion) if isinstance(e, Scan))
-    most = max(CHUNK_BYTES // bytes_of_total, 1)
-    if config is None:
-        _check_threads(fusion, ScanConfig(most), longest, _most_threads(bytes_of_total), "has registers for", "tf.compile makes several kernels")
-    else:
-        _check_threads(fusion, config, longest, MAX_THREADS, "has at most", "use longer chunks, or fewer rows")
-    total = work(fusion, extent)
+    spaces = find_spaces(at_readers(fusion))
+    shape = [a.extent for a in spaces.axes]
+    longest = _longest(fusion, shape[spaces.axis])
+    trial, _ = copy_fusion(fusion)
+    leaves = align(Script(trial), trial)
+    spaces = find_spaces(trial)
+    plan = (_plan_inner if spaces.is_inner else _plan_outer)(_ScanRows(fusion, trial, leaves, spaces, longest, extent), config)
     script = Script(fusion)
     script.comment("each tensor at its readers' points, inputs in registers")
     leaves = align(script, fusion)
-    row_shape = fusion.outputs[0].shape
-    width = VECTOR_BYTES // widest(fusion, leaves)
-    while width > 1 and not divides(width, row_shape[-1], fusion.facts()):
-        width //= 2
-    rows = prod(extent(e) for e in row_shape[:-1])
-    chosen = config or _choose(longest, rows, width, most)
+    levels = ScanSchedule(script, plan.loops, leaves).apply()
+    rows, threads = prod(extent(shape[k]) for k in spaces.own.kept), plan.loops.threads
+    problem = f"of {rows} rows of {extent(shape[spaces.axis])} elements"
+    bound = "" if isinstance(shape[spaces.axis], Const) else " at most"
+    text = f"{threads} thread{'s' * (threads > 1)}{bound} per row, vectors of {plan.loops.vector}, {levels} level{'s' * (levels != 1)} of totals{plan.waits}"
+    return Chosen("scan", problem, plan.option, plan.options, config is not None, script.text, text)
+
+
+class _ScanRows(NamedTuple):
+    """The rows of a fusion.
+
+    Attributes:
+        fusion: as it was given.
+        trial: a copy in which each tensor is computed at its readers' points.
+        leaves: what that loads.
+        spaces: of its tensors.
+        longest: the most elements of a row.
+        extent: numbers for extents.
+    """
+
+    fusion: Fusion
+    trial: Fusion
+    leaves: Sequence[Leaf]
+    spaces: ScanSpaces
+    longest: int
+    extent: Sizes
+
+    @property
+    def totals(self) -> tuple[int, ...]:
+        """Bytes of an element as it is accumulated, of each scan."""
+        return tuple(e.output.dtype.compute.itemsize for e in needed(self.trial) if isinstance(e, Scan))
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return prod(self.extent(self.spaces.axes[k].extent) for k in self.spaces.own.kept)
+
+    @property
+    def vector(self) -> int:
+        """The most elements along the last axis of the scans that are vectors of what all of their code loads and stores."""
+        own = [leaf for leaf in self.leaves if leaf.tensor not in self.spaces.others]
+        sizes = [r.tensor.dtype.itemsize for leaf in own for r in leaf.reads if any(iteration_symbol(len(self.spaces.axes) - 1).free & e.free for e in r.index)]
+        sizes += [tv.dtype.itemsize for tv in self.fusion.outputs]
+        width = VECTOR_BYTES // max(sizes)
+        while width > 1 and not divides(width, self.spaces.axes[-1].extent, self.fusion.facts()):
+            width //= 2
+        return width
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """Bytes of an element, of each tensor that is in Shared memory for readers at other points."""
+        turned = [leaf.tensor for leaf in self.leaves if is_turned(self.trial, leaf, self.spaces)]
+        return tuple(tv.dtype.itemsize for tv in (*self.spaces.shared, *turned))
+
+
+class _ScanPlan(NamedTuple):
+    """What a schedule is made of.
+
+    Attributes:
+        loops: its parameters, and what follows from them.
+        option: the parameters, with their time.
+        options: all candidates.
+        waits: for what a block waits, as text.
+    """
+
+    loops: ScanLoops
+    option: Option[ScanConfig]
+    options: tuple[Option[ScanConfig], ...]
+    waits: str = ""
+
+
+def _plan_inner(rows: _ScanRows, config: ScanConfig | None) -> _ScanPlan:
+    """Parameters for rows whose elements lie side by side. Raises :class:`UnsupportedError`."""
+    fusion, longest, extent = rows.fusion, rows.longest, rows.extent
+    bytes_of_total = max(rows.totals)
+    most = max(CHUNK_BYTES // bytes_of_total, 1)
+    if config is None:
+        _check_threads(fusion, ScanConfig(most), longest, _most_threads(bytes_of_total), "has registers for", "tf.compile makes several kernels")
+    elif config.width > 1:
+        raise refuse(fusion, "scan", f"width is {config.width}, and its rows do not lie side by side", "use width=1")
+    else:
+        _check_threads(fusion, config, longest, MAX_THREADS, "has at most", "use longer chunks, or fewer rows")
+    turned = next((tv for tv, space in rows.spaces.others.items() if tv.is_output and space.walk is not None and not space.is_along), None)
+    if turned is not None:
+        raise refuse(fusion, "scan", f"rows lie side by side in {turned.name}, and not in what is scanned", "tf.compile makes several kernels")
+    width = rows.vector
+    chosen = config or _choose(longest, rows.number, width, most)
+    if rows.kept:
+        _check_shared(fusion, sum(rows.kept) * chosen.rows * (longest + ceil(longest / chosen.chunk)), extent)
     vector = width if chosen.chunk % width == 0 else 1
-    levels = _Schedule(script, chosen, vector, most).apply(leaves, longest)
-    threads = ceil(longest / chosen.chunk)
-    us = total.us(min(VECTOR_BYTES, vector * widest(fusion, leaves))) + levels * target.assumed.level_us
+    size = VECTOR_BYTES // width
+    total = work(rows.trial, extent)
+    us = total.us(min(VECTOR_BYTES, vector * size)) + len(levels(ceil(longest / chosen.chunk), most, most)) * extent.target.assumed.level_us
     others = [replace(chosen, chunk=chosen.chunk * 2), replace(chosen, chunk=max(chosen.chunk // 2, 1)), replace(chosen, rows=1)]
     configs = [c for c in dict.fromkeys((chosen, *others)) if c.chunk <= most and ceil(longest / c.chunk) * c.rows <= MAX_THREADS]
     options = tuple(Option(c, us, block=(ceil(longest / c.chunk), c.rows, 1)) for c in configs)
-    problem = f"of {rows} rows of {extent(row_shape[-1])} elements"
-    shape = f"{threads} threads{'' if isinstance(row_shape[-1], Const) else ' at most'} per row, vectors of {vector}, {levels} levels of totals"
-    option = Option(chosen, us, block=(threads, chosen.rows, 1))
-    return Chosen("scan", problem, option, options, config is not None, script.text, shape)
+    loops = ScanLoops(chosen, longest, vector, most, most)
+    return _ScanPlan(loops, Option(chosen, us, block=(loops.threads, chosen.rows, 1)), options)
+
+
+def _plan_outer(rows: _ScanRows, config: ScanConfig | None) -> _ScanPlan:
+    """Parameters for rows that lie side by side. Raises :class:`UnsupportedError`."""
+    fusion, longest, problem = rows.fusion, rows.longest, _problem(rows)
+    ranked = rank(problem)
+    if config is not None:
+        _check_threads(fusion, config, longest, MAX_THREADS, "has at most", "use longer chunks, or fewer rows")
+        beside = rows.spaces.axes[-1].extent
+        if config.width > 1 and not divides(config.width, beside, fusion.facts()):
+            raise refuse(fusion, "scan", f"{config.width} rows of a thread do not divide {beside} rows side by side", "use a width that divides these")
+        if config.width > problem.width:
+            raise refuse(fusion, "scan", f"vectors of {config.width} elements do not suit what it loads and stores", f"use width={problem.width} or less")
+        _check_shared(fusion, shared_bytes(problem, config), rows.extent)
+    elif not ranked:
+        raise refuse(fusion, "scan", f"no block has registers for rows of up to {longest} elements", "tf.compile makes several kernels")
+    chosen = ranked[0] if config is None else estimate(problem, config)
+    waits = f"; {chosen.residents} resident blocks; waits for: {chosen.bound}; expected: {chosen.us:.1f} us"
+    loops = ScanLoops(chosen.config, longest, chosen.config.width, *totals_of(max(problem.totals), chosen.config.width))
+    return _ScanPlan(loops, chosen, ranked or (chosen,), waits)
+
+
+def _problem(rows: _ScanRows) -> ScanProblem:
+    """The problem of rows that lie side by side."""
+    trial, extent, axes, axis = rows.trial, rows.extent, rows.spaces.axes, rows.spaces.axis
+    scans = [e.output for e in needed(trial) if isinstance(e, Scan)]
+    early = {*scans}.union(*(ancestors(trial, tv) for tv in scans))
+    wide = [leaf for leaf in rows.leaves if any(iteration_symbol(k).free & e.free for k in range(len(axes)) for r in leaf.reads for e in r.index)]
+    own = [leaf for leaf in wide if leaf.tensor not in rows.spaces.others]
+    total = work(trial, extent)
+    reads = sum(r.tensor in rows.spaces.shared for e in needed(trial) if has_code(trial, e) for r in storage_reads(trial, e))
+    return ScanProblem(
+        rows=rows.number,
+        columns=rows.longest,
+        run=prod(extent(a.extent) for a in axes[axis + 1 :]),
+        width=1 if rows.kept else rows.vector,
+        loads=tuple(max(r.tensor.dtype.itemsize for r in leaf.reads) for leaf in own),
+        elsewhere=tuple(max(r.tensor.dtype.itemsize for r in leaf.reads) for leaf in wide if leaf not in own),
+        stores=tuple(tv.dtype.itemsize for tv in rows.fusion.outputs),
+        totals=rows.totals,
+        late=tuple(leaf.tensor.dtype.itemsize for leaf in own if not early.issuperset(use.output for use in storage_uses(trial, leaf.tensor))),
+        kept=rows.kept,
+        exchanged=reads + len(rows.kept) if rows.kept else 0,
+        is_along=any(space.is_along for space in rows.spaces.others.values()),
+        loaded=_loaded(rows),
+        stored=total.stored,
+        slots=total.instructions,
+        target=extent.target,
+    )
 
 
 def is_long(fusion: Fusion, expr: Scan) -> bool:
-    """True if a row may be too long for a block."""
+    """True if a contiguous row may be too long for a block."""
     longest = _bound(fusion, expr.output.shape[-1])
     itemsize = expr.output.dtype.compute.itemsize
     return longest is None or longest > _most_threads(itemsize) * (CHUNK_BYTES // itemsize)
@@ -123,26 +239,28 @@ def _bound(fusion: Fusion, extent: Expr) -> int | None:
             return None
 
 
-def _check(fusion: Fusion) -> None:
-    """Raises :class:`UnsupportedError` for a fusion of another kind."""
-    if not any(isinstance(e, Scan) for e in needed(fusion)):
-        raise refuse(fusion, "scan", "it scans nothing")
-    first = fusion.outputs[0]
-    for tv in fusion.outputs:
-        if tv.ndim != first.ndim or any(a is not b for a, b in zip(tv.shape, first.shape, strict=True)):
-            raise refuse(fusion, "scan", f"the outputs {first!r} and {tv!r} differ in shape", "tf.compile makes a kernel for each shape")
-    trial = at_readers(fusion)
-    for expr in needed(trial):
+def _check_shared(fusion: Fusion, size: int, extent: Sizes) -> None:
+    """Raises :class:`UnsupportedError` if a block has not as much Shared memory."""
+    if size > extent.room:
+        raise refuse(fusion, "scan", f"its rows take {size} bytes of Shared memory, of {extent.room}", "use fewer rows, or let tf.compile make several kernels")
+
+
+def _loaded(rows: _ScanRows) -> float:
+    """Bytes that come from memory: of an input that has several parts of a concatenation, what these parts have; what a block reads twice, once."""
+    fusion, extent = rows.trial, rows.extent
+    turned = {leaf.tensor for leaf in rows.leaves if is_turned(fusion, leaf, rows.spaces)}
+    found: dict[tuple[TensorView, tuple[Expr, ...], Expr], tuple[float, float]] = {}
+    for expr in needed(fusion):
         tv = expr.output
-        if not isinstance(expr, Pointwise | FirstValid | View | Scan):
-            raise refuse(fusion, "scan", f"{tv.name} is neither a scan nor elementwise", "tf.schedulers.auto asks other schedulers")
-        if isinstance(expr, Scan) and expr.axis != len(tv.root) - 1:
-            raise refuse(
-                fusion, "scan", f"{tv.name} scans along axis {expr.axis}, which is not the last one", "a thread for each row takes it: tf.schedulers.fallback"
-            )
-        for read in storage_reads(trial, expr):
-            if isinstance(trial.definition(read.tensor), Scan) and not is_aligned(read, tv):
-                raise refuse(fusion, "scan", f"{tv.name} reads {read.tensor.name}, a scan, at points other than its own", "tf.compile makes several kernels")
+        points = prod(extent(a.extent) for a in tv.root)
+        for read in storage_reads(fusion, expr):
+            if read.tensor.is_input:
+                size = read.tensor.dtype.itemsize if tv in turned or is_coalesced(fusion, read, tv) else fetched(read, tv, extent)
+                found[read.tensor, read.index, read.valid] = points * holds(read.valid, tv, extent), size
+    return sum(
+        min(extent.elements(x), sum(n for (of, *_), (n, _) in found.items() if of is x)) * max(size for (of, *_), (_, size) in found.items() if of is x)
+        for x in {x for x, *_ in found}
+    )
 
 
 def _longest(fusion: Fusion, extent: Expr) -> int:
@@ -173,72 +291,3 @@ def _check_threads(fusion: Fusion, config: ScanConfig, longest: int, most: int, 
 def _most_threads(itemsize: int) -> int:
     """Of a block whose threads have chunks of :data:`CHUNK_BYTES`: wider totals take more registers beside these, so that 1024 threads would spill."""
     return MAX_THREADS * 4 // max(itemsize, 4)
-
-
-class _Schedule:
-    """The calls. ``totals``: how many of them one thread scans."""
-
-    def __init__(self, script: Script, config: ScanConfig, vector: int, totals: int) -> None:
-        self.totals = totals
-        self.script = script
-        self.fusion = script.fusion
-        self.config = config
-        self.vector = vector
-
-    def apply(self, leaves: Sequence[Leaf], longest: int) -> int:
-        """Make the calls. Returns the number of levels of totals."""
-        script, fusion = self.script, self.fusion
-        outputs = fusion.outputs
-        registers(script, outputs, [leaf.tensor for leaf in leaves], self.vector)
-        rowwise = [e.output for e in needed(fusion)]
-        script.comment("rows in chunks; the totals of chunks in chunks, too")
-        chunked = set[TensorView]()
-        levels = 0
-        for tv in [tv for tv in rowwise if isinstance(fusion.definition(tv), Scan)]:
-            levels = max(levels, self._chunk(tv, longest, chunked))
-        rowwise = [e.output for e in needed(fusion) if e.output not in chunked]
-        script.comment("[row block, row, chunk: thread, element, vector]")
-        for tv in rowwise:
-            self._loops(tv, 1, self.config.chunk).split(-1, self.vector)
-        script.comment("vectors; everything inlined as deep as possible")
-        bind_vectors(script, leaves, outputs, self.vector)
-        script.inline_most([e.output for e in needed(fusion) if not among(e.output, outputs)])
-        return levels
-
-    def _chunk(self, tv: TensorView, longest: int, chunked: set[TensorView]) -> int:
-        """Chunks, and chunks of the totals, added to ``chunked``. Returns how many levels there are."""
-        script, elements, extent, levels = self.script, longest, self.config.chunk, 0
-        while True:
-            terms, local, totals, sums, before = made = script.chunk_scan(tv, extent)
-            chunked.update(made)
-            for new, tail in ((terms, 2), (local, 2), (totals, 1), (before, 1)):
-                self._loops(new, tail)
-            if levels:
-                self._loops(tv, 1, extent)
-            elements, extent, tv, levels = ceil(elements / extent), self.totals, sums, levels + 1
-            if elements <= self.totals:
-                self._rows(sums, 1)
-                script.on(sums).set_memory_type(MemoryType.Shared)
-                return levels
-
-    def _loops(self, tv: TensorView, tail: int, split: int = 0) -> Recorded:
-        """Rows, then the first of ``tail`` axes, or of chunks of it, over threads."""
-        position = self._rows(tv, tail)
-        call = self.script.on(tv)
-        if split:
-            call.split(position, split)
-        return call.bind(position, P.TIDx)
-
-    def _rows(self, tv: TensorView, tail: int) -> int:
-        """All axes but the last ``tail`` over blocks. Returns how many loops these are."""
-        call, rows = self.script.on(tv), tv.ndim - tail
-        for _ in range(rows - 1):
-            call.merge(0)
-        if rows == 0:
-            return 0
-        types = (P.BIDx, P.TIDy) if self.config.rows > 1 else (P.BIDx,)
-        if self.config.rows > 1:
-            call.split(0, self.config.rows)
-        for axis, p in enumerate(types):
-            call.bind(axis, p)
-        return len(types)

@@ -50,6 +50,16 @@ def test_parameters(config: ScanConfig) -> None:
     agrees(tf.compile(ours, backend="cuda"), fusion, numbers(777, 1000, dtype=tf.float32))
 
 
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_side_by_side(op: str, dtype: str) -> None:
+    for shape in ((3, 360, 321), (2, 2048, 64), (1, 1021, 7), (5, 16, 96), (1000, 1), (70, 1, 33), (4093, 40)):
+        axis = len(shape) - 2
+        with tf.Fusion("totals") as fusion:
+            fusion.add_output(getattr(tf, op)(tf.define_tensor([*shape], dtype=as_dtype(dtype), name="x"), axis))
+        agrees(tf.compile(fusion, backend="cuda"), fusion, numbers(*shape, dtype=as_dtype(dtype)))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_lengths_that_are_not_known(dtype: str) -> None:
     fusion = total(["M", "N"], "cumsum", as_dtype(dtype))

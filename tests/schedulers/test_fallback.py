@@ -13,6 +13,7 @@ from taskfuse.ir.storage import needed
 from taskfuse.schedulers import FallbackConfig
 from taskfuse.schedulers.elementwise import recompute_all
 from taskfuse.schedulers.fallback import AGAIN_US, fallback, offer, separate
+from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.script import Script
 from taskfuse.target import DEFAULT
 from tests.errors import text_of
@@ -114,6 +115,29 @@ def test_refusals(build: Build, text: str) -> None:
     assert text in caught.value.message
     assert caught.value.help == "tf.compile makes several kernels"
     assert str(fusion) == before
+
+
+def test_few_threads_stand_on_all_multiprocessors() -> None:
+    """Blocks of as many threads as leave each multiprocessor one; what a kernel moves takes longer on few of them."""
+
+    def chosen(rows: int) -> Chosen[FallbackConfig]:
+        return fallback(built(lambda: [tf.exp(tf.sum(tensor("x", rows, 40), 1))]))
+
+    assert [chosen(n).config.threads for n in (100_000, 132 * 256, 132 * 256 - 1, 10_000, 4224, 4000, 1)] == [256, 256, 256, 64, 32, 32, 32]
+    options = {o.config.threads: o for o in chosen(10_000).alternatives}
+    assert options[256].block == (256, 1, 1)
+    assert options.keys() == {256, 128, 64, 32}
+    narrow = fallback(tf.copy_fusion(product := product_of_rows())[0]).alternatives
+    assert narrow[0].us < next(o.us for o in narrow if o.config.threads == 256)
+    assert fallback(product, FallbackConfig(256)).us == next(o.us for o in narrow if o.config.threads == 256)
+
+
+def product_of_rows() -> tf.Fusion:
+    """What looks up a line for each lane: few multiprocessors take longer for as many."""
+    with tf.Fusion("product") as fusion:
+        x, w = tf.define_tensor([64, 64], dtype=tf.int32), tf.define_tensor([64, 64], dtype=tf.int32)
+        fusion.add_output(x @ w.T)
+    return fusion
 
 
 def test_a_block_has_a_limit() -> None:

@@ -4,8 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.schedulers.long_scans import LONG, chunk_long_scans
@@ -28,9 +26,9 @@ def chunks(fusion: tf.Fusion) -> list[int]:
 @pytest.mark.parametrize(
     ("shape", "axis", "wanted"),
     [
-        ([8, 512, 256], 1, [32]),
-        ([1000, 64], 0, [32]),
-        ([1009, 64], 0, [32]),  # a prime: the last chunk is shorter
+        ([8, 512, 256], 1, []),  # columns that a block holds
+        ([16, 40_000, 64], 1, [512]),
+        ([40_009, 64], 0, [256]),  # a prime: the last chunk is shorter
         ([16, 256], 0, []),  # few steps
         ([512, 1 << 20], 0, []),  # columns enough for all threads
         ([4, 1024], 1, []),  # rows, of which a block holds one
@@ -43,22 +41,21 @@ def test_columns_that_one_thread_would_walk_over_for_long(shape: list[Any], axis
 
 
 def test_the_schedule_says_so_and_its_code_makes_the_same_kernels() -> None:
-    fusion = scanned([2, 300, 40], 1)
+    fusion = scanned([40_000, 4], 0)
     run = tf.compile(fusion, backend="sim")
     assert run.schedule is not None
-    assert "tv2 is scanned in chunks of 16, whose totals another kernel scans" in run.schedule.explain().splitlines()
+    assert "tv2 is scanned in chunks of 256, whose totals another kernel scans" in run.schedule.explain().splitlines()
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
     exec(run.schedule.code, names)
     assert [str(tf.lower(part)) for part in names["segmented"].segments] == [str(kernel) for kernel in run.kernels]
 
 
-@settings(max_examples=8, deadline=None)
-@given(st.sampled_from([200, 257, 400]), st.sampled_from([1, 5, 32]), st.sampled_from([(), (3,)]))
-def test_chunks_of_columns_are_exact(steps: int, columns: int, batch: tuple[int, ...]) -> None:
-    fusion = scanned([*batch, steps, columns], len(batch), tf.int64)
+def test_chunks_of_columns_are_exact() -> None:
+    shape = (2, 16_385, 1)
+    fusion = scanned([*shape], 1, tf.int64)
     assert chunks(fusion)
     run = tf.compile(fusion, backend="sim")
-    x = np.random.default_rng(steps).integers(-(1 << 60), 1 << 60, (*batch, steps, columns))
+    x = np.random.default_rng(0).integers(-(1 << 60), 1 << 60, shape)
     with np.errstate(over="ignore"):
         assert np.array_equal(run(x)[0], fusion.evaluate(x)[0])
     assert all(c.is_proved for c in run.certificates)

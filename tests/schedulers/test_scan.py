@@ -1,6 +1,7 @@
 """``tf.schedulers.scan``: rows across threads, proved, equal to NumPy, the same when the code is pasted; what it chooses, what it refuses."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -141,14 +142,14 @@ def test_unknown_lengths_are_bounded_at_the_call() -> None:
     [
         (total([4, 8], math=tf.neg), "it scans nothing"),
         (
-            total([4, 8], math=lambda x: tf.cumsum(x, 0)),
-            "tv1 scans along axis 0, which is not the last one\nhelp: a thread for each row takes it: tf.schedulers.fallback",
+            total([4, 8], math=lambda x: tf.cumsum(x, 0) + tf.cumsum(x, 1)),
+            "tv2 scans along axis 1, and tv1 along axis 0\nhelp: tf.compile makes several kernels",
+        ),
+        (
+            total([1 << 20, 4], math=lambda x: tf.cumsum(x, 0)),
+            "no block has registers for rows of up to 1048576 elements\nhelp: tf.compile makes several kernels",
         ),
         (total([4, 8], math=lambda x: tf.cumsum(x, 1).sum(1)), "tv2 is neither a scan nor elementwise\nhelp: tf.schedulers.auto asks other schedulers"),
-        (
-            total([8], math=lambda x: tf.cumsum(x)[::-1]),
-            "tv3 reads tv2, a scan, at points other than its own\nhelp: tf.compile makes several kernels",
-        ),
         (total([4, "N"], math=rows(tf.cumsum)), 'a row has N elements: a block may be too small for it\nhelp: say how many at most: tf.dim("N", max=4096)'),
         (
             total([4, 100_000], math=rows(tf.cumsum)),
@@ -166,11 +167,96 @@ def test_refused(fusion: tf.Fusion, text: str) -> None:
     assert str(fusion) == before
 
 
+Math = Callable[..., Any]
+SCANS: list[tuple[str, Math]] = [
+    ("cumsum", tf.cumsum),
+    ("cumprod", tf.cumprod),
+    ("cummin", tf.cummin),
+    ("exclusive", partial(tf.cumsum, exclusive=True)),
+    ("with indices", tf.cummax_with_indices),
+]
+SIDE_BY_SIDE: list[tuple[tuple[int, ...], int, ScanConfig | None]] = [
+    ((1, 1), 0, None),
+    ((37, 5), 0, None),
+    ((2, 97, 3), 1, None),
+    ((3, 1, 40), 1, None),
+    ((2, 13, 2, 3), 1, ScanConfig(4, 8)),  # rows that follow one another in memory only within a batch
+    ((2, 37, 8), 1, ScanConfig(2, 2, 4)),
+    ((2, 200, 4), 1, ScanConfig(1, 4)),  # totals of totals
+    ((2, 16, 40), 1, ScanConfig(16, 32)),  # a thread has whole rows
+]
+
+
+def outputs(shape: Shape, axis: int, math: Math, dtype: tf.DType = tf.float32) -> tf.Fusion:
+    with tf.Fusion("scan") as fusion:
+        found: tf.TensorView | tuple[tf.TensorView, ...] = math(tf.define_tensor(shape, dtype=dtype, name="x"), axis)
+        for tv in found if isinstance(found, tuple) else (found,):
+            fusion.add_output(tv)
+    return fusion
+
+
+@pytest.mark.parametrize(("shape", "axis", "config"), SIDE_BY_SIDE)
+def test_rows_side_by_side(shape: tuple[int, ...], axis: int, config: ScanConfig | None) -> None:
+    dtype = tf.int64 if config is None else tf.float32
+    fusion = outputs([*shape], axis, tf.cumsum, dtype)
+    kernel = checked(fusion, x := numbers(*shape, dtype=dtype), config=config)
+    for seed in range(1, 4):
+        assert np.array_equal(kernel.simulate(x, seed=seed)[0], fusion.evaluate(x)[0])
+
+
+@pytest.mark.parametrize("math", [math for _, math in SCANS], ids=[name for name, _ in SCANS])
+def test_all_scans_of_rows_side_by_side(math: Math) -> None:
+    checked(outputs([2, "N", 31, "M"], 2, math, tf.bfloat16), numbers(2, 3, 31, 5, dtype=tf.bfloat16), config=ScanConfig(8, 8))
+
+
+def test_columns_up_to_a_bound() -> None:
+    kernel = checked(outputs([2, tf.dim("N", max=300), "M"], 1, tf.cumsum), numbers(2, 300, 3))
+    for n, m in ((1, 1), (17, 33), (299, 2)):
+        x = numbers(2, n, m)
+        assert np.array_equal(kernel.simulate(x)[0], np.cumsum(x, 1))
+
+
+def test_what_is_around_a_scan_of_columns() -> None:
+    """Parts of a concatenation, vectors of rows, a factor of each column; and what is scanned is needed again behind the scan."""
+    with tf.Fusion("around") as fusion:
+        x = tf.define_tensor([3, 24, 8], name="x")
+        bias = tf.define_tensor([8], name="bias")
+        both = tf.cat([tf.broadcast_to(x[:, :1], [3, 5, 8]), x], 1)
+        fusion.add_output(tf.cumsum(both * bias, 1) - both)
+    kernel = checked(fusion, numbers(3, 24, 8), numbers(8), config=ScanConfig(4, 2, 4))
+    assert "width 4" in str(kernel)
+
+
+def test_compile_takes_columns() -> None:
+    run = tf.compile(total([64, 360, 321], math=lambda x: tf.cumsum(tf.exp(x), 1)))
+    assert run.schedule is not None
+    assert run.schedule.scheduler == "scan"
+    threads = run.kernels[0].block
+    assert str(threads[0]) == "32"  # neighbors in memory
+    lines = run.schedule.explain().splitlines()
+    assert lines[0].startswith("scan of 20544 rows of 360 elements: chosen: ")
+    assert "waits for: memory; expected: " in lines[1]
+    assert sum(line.endswith("rows per block") for line in lines) > 3  # alternatives
+
+
 def test_refused_parameters() -> None:
-    for make, text in ((lambda: ScanConfig(0), "chunk is 0"), (lambda: ScanConfig(4, 0), "rows is 0")):
+    for make, text in (
+        (lambda: ScanConfig(0), "chunk is 0\nhelp: use a positive number"),
+        (lambda: ScanConfig(4, 0), "rows is 0\nhelp: use a positive number"),
+        (lambda: ScanConfig(4, 1, 3), "width is 3\nhelp: use a power of two"),
+        (lambda: ScanConfig(4, 1, 32), "width is 32\nhelp: a vector has at most 16 bytes"),
+    ):
         with pytest.raises(UnsupportedError) as caught:
             make()
         caught.value.location = None
-        assert str(caught.value) == f"this ScanConfig is not supported: {text}\nhelp: use a positive number"
+        assert str(caught.value) == f"this ScanConfig is not supported: {text}"
+    for fusion, config, text in (
+        (total([4, 64], math=rows(tf.cumsum)), ScanConfig(4, 1, 2), "width is 2, and its rows do not lie side by side"),
+        (outputs([4, 64, 6], 1, tf.cumsum), ScanConfig(4, 2, 4), "4 rows of a thread do not divide 6 rows side by side"),
+        (outputs([4, 64, 32], 1, tf.cumsum), ScanConfig(4, 2, 8), "vectors of 8 elements do not suit what it loads and stores"),
+        (outputs([4, 64, 32], 1, tf.cumsum), ScanConfig(1, 32), "32 rows of up to 64 elements, 1 of a thread, take 2048 threads"),
+    ):
+        with pytest.raises(UnsupportedError, match=text):
+            tf.schedulers.scan(fusion, config)
     with pytest.raises(UnsupportedError, match="2 rows of up to 1024 elements, 1 of a thread, take 2048 threads; a block has at most 1024"):
         tf.schedulers.scan(total([4, 1024], math=rows(tf.cumsum)), ScanConfig(1, 2))
