@@ -22,8 +22,8 @@ from taskfuse.schedulers.schedule import Sizes
 
 
 def bytes_of(fusion: Fusion, extent: Sizes) -> float:
-    """Bytes of inputs and outputs."""
-    return float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs)))
+    """Bytes of the inputs that something reads, and of the outputs."""
+    return float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*(tv for tv in fusion.inputs if tv.uses), *fusion.outputs)))
 
 
 def instructions(fusion: Fusion, extent: Sizes) -> float:

@@ -7,7 +7,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.count import Count, count
-from taskfuse.schedulers.roofline import roofline
+from taskfuse.schedulers.roofline import bytes_of, roofline
 from taskfuse.schedulers.schedule import SANE, Chosen, Sizes
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
@@ -22,6 +22,13 @@ def bound(fusion: tf.Fusion) -> float:
 def test_bytes_of_inputs_and_outputs() -> None:
     fusion = built(lambda: [tf.neg(tensor("x", 4096, 4096))])
     assert bound(fusion) == pytest.approx(2 * 4 * 4096**2 / DEFAULT.dram_bytes_per_us)
+
+
+def test_what_nobody_reads_is_not_loaded() -> None:
+    with tf.Fusion("one of two") as fusion:
+        _, x = tensor("unread", 4096, 4096), tensor("x", 4096, 4096)
+        fusion.add_output(tf.neg(x))
+    assert bytes_of(fusion, Sizes(fusion, None, DEFAULT)) == 2 * 4 * 4096**2
 
 
 def test_of_a_table_only_what_is_read() -> None:
