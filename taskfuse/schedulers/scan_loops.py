@@ -192,20 +192,23 @@ class ScanSchedule:
 
     def _layout(self, tv: TensorView, is_walked: bool) -> None:
         """Elements of neighboring rows side by side, where these are those of neighboring threads; and a place more where the next ones begin."""
-        call, builder = self.script.on(tv), allocation(tv)
+        call, builder, walk = self.script.on(tv), allocation(tv), self.spaces.of(tv).walk
         text = f"tf.allocation({call.name})"
-        if self.is_inner:  # [rows, chunk, element, vector]
-            builder.merge(-2).merge(-2)
-            text += ".merge(-2).merge(-2)"
+        if self.is_inner:  # [rows, chunk, element, vector]: threads store elements of their chunks at a time
+            builder.merge(-2)
+            text += ".merge(-2)"
         elif self.plan.config.rows > 1:  # [row block, chunk, row, element (, vector of rows)]
             order = [0, 3, 1, 2] if is_walked else [0, 1, 3, 2, *range(4, len(builder.axes))]
-            builder.reorder(order).merge(1)
-            text += f".reorder({order}).merge(1)"
-            if len(order) == 4:
-                builder.pad(-1, 1)
-                text += ".pad(-1, 1)"
+            builder.reorder(order)
+            text += f".reorder({order})"
+            if walk is not None and isinstance(tv.root[walk].extent, Const):  # else the parts of an index stay apart, which is what is proved of them
+                builder.merge(1)
+                text += ".merge(1)"
         else:
             return
+        if self.is_inner or self.plan.vector == 1:
+            builder.pad(-1, 1)
+            text += ".pad(-1, 1)"
         call.set_allocation_domain(Spelled(builder, text))
 
 
