@@ -80,7 +80,7 @@ class ScanProblem:
         late: bytes of an element of each input that is also needed once totals are known.
         kept: bytes of an element, of each tensor that is in Shared memory for readers at other points.
         exchanged: how often these are stored there, or read.
-        is_along: neighboring threads of such readers have neighboring elements of a row.
+        along: of each output whose elements of a row lie side by side: bytes of one, and how many these are; neighboring threads have neighbors there, too.
         loaded, stored: bytes that cross between the chip and its memory.
         slots: issue slots of all threads, for what is computed.
         target: the GPU.
@@ -100,7 +100,7 @@ class ScanProblem:
     elsewhere: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
     exchanged: int = 0
-    is_along: bool = False
+    along: tuple[tuple[int, int], ...] = ()
     target: Target = DEFAULT
 
     @property
@@ -191,7 +191,7 @@ def estimate(problem: ScanProblem, config: ScanConfig) -> ScanEstimate:
         cycles += (problem.loaded + problem.stored) / (blocks * target.l2_bytes_per_cycle)
     full = problem.columns / (threads * config.chunk) * block / (ceil(block / WARP) * WARP)
     passed, moved, lines = _traffic(problem, config)
-    if problem.is_along:  # its rows are dealt to as many threads as a row of the scans has
+    if problem.along:  # its rows are dealt to as many threads as a row of the scans has
         full *= config.rows / (ceil(config.rows / threads) * threads)
     most = ceil(blocks / target.sms) * target.sms / blocks  # of what all blocks do, on the multiprocessor with most, relative to an even part
     times = {
@@ -214,13 +214,14 @@ def _traffic(problem: ScanProblem, config: ScanConfig) -> tuple[float, float, fl
     beside = min(config.rows * config.width, problem.run)
     asked = min(WARP, config.rows * ceil(problem.columns / config.chunk)) * config.width
     passed = moved = lines = 0.0
-    for size in (*problem.loads, *problem.elsewhere, *problem.stores):
-        run = beside * size
-        is_aligned = problem.run * size % min(run, SECTOR_BYTES) == 0 and (run % SECTOR_BYTES == 0 or SECTOR_BYTES % run == 0)
-        sectors = problem.elements * (max(run, SECTOR_BYTES) if is_aligned else run + SECTOR_BYTES - size) / beside
-        share = next((of for unit, of in target.rows.run_shares if run % unit == 0 and problem.run * size % unit == 0), target.rows.run_shares[-1][1])
+    across = [(size, problem.run, beside) for size in (*problem.loads, *problem.elsewhere, *problem.stores)]
+    for size, whole, own in (*across, *((size, whole, min(config.rows, whole)) for size, whole in problem.along)):
+        run = own * size
+        is_aligned = whole * size % min(run, SECTOR_BYTES) == 0 and (run % SECTOR_BYTES == 0 or SECTOR_BYTES % run == 0)
+        sectors = problem.elements * (max(run, SECTOR_BYTES) if is_aligned else run + SECTOR_BYTES - size) / own
+        share = next((of for unit, of in target.rows.run_shares if run % unit == 0 and whole * size % unit == 0), target.rows.run_shares[-1][1])
         passed, moved = passed + sectors / (target.l2_bytes_per_us * share), moved + sectors
-        of_warp = min(beside, asked)
+        of_warp = min(own, asked)
         lines += problem.elements / of_warp * (1 + (0 if is_aligned and run <= LINE_BYTES else max(0, of_warp * size - SECTOR_BYTES) / LINE_BYTES))
     return passed, moved, lines
 
