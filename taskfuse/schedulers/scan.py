@@ -160,7 +160,7 @@ def _plan_inner(rows: _ScanRows, config: ScanConfig | None) -> _ScanPlan:
     width = rows.vector
     chosen = config or _choose(longest, rows.number, width, most)
     if rows.kept:
-        _check_shared(fusion, sum(rows.kept) * chosen.rows * (longest + ceil(longest / chosen.chunk)), extent)
+        _check_shared(fusion, sum(rows.kept) * chosen.rows * (longest + width * ceil(longest / chosen.chunk)), extent)
     vector = width if chosen.chunk % width == 0 else 1
     size = VECTOR_BYTES // width
     total = work(rows.trial, extent)

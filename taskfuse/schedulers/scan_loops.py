@@ -191,7 +191,7 @@ class ScanSchedule:
         _bind(call, types)
 
     def _layout(self, tv: TensorView, is_walked: bool) -> None:
-        """Elements of neighboring rows side by side, where these are those of neighboring threads; and a place more where the next ones begin."""
+        """Elements of neighboring rows side by side, where these are those of neighboring threads; and places more where the next ones begin."""
         call, builder, walk = self.script.on(tv), allocation(tv), self.spaces.of(tv).walk
         text = f"tf.allocation({call.name})"
         if self.is_inner:  # [rows, chunk, element, vector]: threads store elements of their chunks at a time
@@ -207,8 +207,8 @@ class ScanSchedule:
         else:
             return
         if self.is_inner or self.plan.vector == 1:
-            builder.pad(-1, 1)
-            text += ".pad(-1, 1)"
+            builder.pad(-1, self.plan.vector)  # vectors begin at multiples of their length
+            text += f".pad(-1, {self.plan.vector})"
         call.set_allocation_domain(Spelled(builder, text))
 
 

@@ -48,7 +48,8 @@ CASES: list[tuple[tuple[Any, ...], tuple[int, ...], Math, ScanConfig | None]] = 
     ((20, 5), (20, 5), lambda x: tf.flip(tf.cumsum(tf.flip(x, 0), 0), 0), ScanConfig(3, 1)),
     ((2, tf.dim("N", max=60), "C"), (2, 17, 5), lambda x: tf.flip(tf.cumsum(x, 1), 1), None),
     (("M", tf.dim("N", max=64)), (3, 60), lambda x: tf.flip(tf.cumsum(tf.flip(x, 1), 1), 1), ScanConfig(8, 2)),
-    ((3, 64), (3, 64), lambda x: moving(x, 1, 5), None),
+    ((3, 64), (3, 64), lambda x: (moving(x, 1, 5), tf.cumsum(x, 1)), None),
+    ((1, 40), (1, 40), lambda x: ((y := tf.cumsum(x, 1)), tf.flip(y, 1) + 1.0), ScanConfig(4, 3)),  # vectors of what others read elsewhere
     ((50,), (50,), lambda x: tf.pad(tf.cumsum(x, 0), ((3, 2),)), None),
     ((2, 20, 4), (2, 20, 4), lambda x: tf.cumsum(tf.flip(tf.cumsum(x, 1), 1), 1), ScanConfig(3, 2)),
 ]
