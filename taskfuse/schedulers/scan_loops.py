@@ -60,16 +60,17 @@ class ScanSchedule:
 
     Args:
         leaves: what it loads.
+        beside: see :func:`~taskfuse.schedulers.scan_spaces.find_spaces`.
     """
 
-    def __init__(self, script: Script, plan: ScanLoops, leaves: Sequence[Leaf]) -> None:
+    def __init__(self, script: Script, plan: ScanLoops, leaves: Sequence[Leaf], beside: int | None) -> None:
         self.script = script
         self.fusion = script.fusion
         self.plan = plan
         self.leaves = leaves
         self.loads = [leaf.tensor for leaf in leaves]
         registers(script, self.fusion.outputs, self.loads, plan.vector)
-        self.spaces = find_spaces(self.fusion)
+        self.spaces = find_spaces(self.fusion, beside)
         self.axis = self.spaces.axis
         self.is_inner = self.spaces.is_inner
         length = self.spaces.axes[self.axis].extent
@@ -127,7 +128,7 @@ class ScanSchedule:
         threads have neighbors in memory."""
         call, kept = self.script.on(tv), tv.ndim - tail
         if not self.is_inner:
-            call.reorder({self.axis + k: kept + k for k in range(tail)})
+            call.reorder([*(k if k < self.axis else k + tail - 1 for k in self.spaces.own.kept), *range(self.axis, self.axis + tail)])
             if self.plan.vector > 1:
                 call.split(kept - 1, self.plan.vector).reorder({kept: -1})
         types = self._rows(call, kept)
