@@ -31,6 +31,7 @@ def fusion_of(shape: tuple[int, ...], dtype: tf.DType) -> tf.Fusion:
 def candidates(shape: tuple[int, ...], dtype: tf.DType, sweep: bool) -> list[tuple[str, tf.Fusion]]:
     """What is measured: fusions with and without a schedule."""
     found = [("chosen", fusion_of(shape, dtype))]
+    length = shape[1]
     if len(shape) > 2:
         configs = [o.config for o in tf.schedulers.scan(fusion_of(shape, dtype)).alternatives] if sweep else []
         for config in configs:
@@ -40,7 +41,7 @@ def candidates(shape: tuple[int, ...], dtype: tf.DType, sweep: bool) -> list[tup
         return found
     for chunk in (1, 2, 4, 8, 16, 32) if sweep else ():
         for rows in (1, 2, 4, 8, 16):
-            if 32 <= -(-shape[1] // chunk) * rows <= 1024:
+            if 32 <= -(-length // chunk) * rows <= 1024:
                 fusion = fusion_of(shape, dtype)
                 config = ScanConfig(chunk, rows)
                 tf.schedulers.scan(fusion, config)

@@ -213,6 +213,9 @@ class RowFigures:
         block_cycles: cycles of a multiprocessor to begin a block: 73728 blocks of a warp each, sums of 8 x 2359296 float32, took 46 us, at 140 cycles a block.
         scattered_sectors: sectors of the L2 cache's bandwidth that the store of one element takes, where those beside it are stored by other blocks: 512 x 1024
             bfloat16 across rows took about 9 us.
+        run_shares: share of the L2 cache's bandwidth where what lies side by side and a block loads or stores together are multiples of 128, 64 or fewer bytes
+            that begin at such: scans of [8, 2048, 1024], [4, 4096, 256], [64, 360, 321], [32, 128, 768] in float32 and bfloat16, by 43 schedules
+            (``benchmarks/scans.py --middle --sweep``, on an H200).
         others: share of the shorter times that does not overlap with the longest.
         warp_vectors: the most vectors of a row that one warp walks alone: longer rows were 3 to 10% slower by warps than by blocks
             (``benchmarks/online.py``, on an H100).
@@ -234,6 +237,7 @@ class RowFigures:
     overhead_instructions: float = 20
     block_cycles: float = 160
     scattered_sectors: float = 3
+    run_shares: tuple[tuple[int, float], ...] = ((128, 1.0), (64, 0.73), (1, 0.58))
     others: float = 0.18
     warp_vectors: int = 1024
 

@@ -12,8 +12,9 @@ from dataclasses import replace
 from math import ceil, prod
 from typing import NamedTuple
 
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Scan
+from taskfuse.ir.expr import Read, Scan
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Sym
 from taskfuse.ir.storage import has_code, needed, storage_reads, storage_uses
@@ -65,16 +66,20 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
     spaces = find_spaces(at_readers(fusion))
     shape = [a.extent for a in spaces.axes]
     longest = _longest(fusion, shape[spaces.axis])
-    trial, _ = copy_fusion(fusion)
-    leaves = align(Script(trial), trial)
-    spaces = find_spaces(trial)
-    plan = (_plan_inner if spaces.is_inner else _plan_outer)(_ScanRows(fusion, trial, leaves, spaces, longest, extent), config)
+    rows = _ScanRows(fusion, *_aligned(Script(copy_fusion(fusion)[0]), None), longest, extent)
+    beside = _beside(rows)
+    if beside is not None:
+        try:
+            rows = _ScanRows(fusion, *_aligned(Script(copy_fusion(fusion)[0]), beside), longest, extent)
+        except UnsupportedError:
+            beside = None
+    plan = (_plan_inner if rows.spaces.is_inner else _plan_outer)(rows, config)
     script = Script(fusion)
     script.comment("each tensor at its readers' points, inputs in registers")
-    leaves = align(script, fusion)
-    levels = ScanSchedule(script, plan.loops, leaves).apply()
-    rows, threads = prod(extent(shape[k]) for k in spaces.own.kept), plan.loops.threads
-    problem = f"of {rows} rows of {extent(shape[spaces.axis])} elements"
+    _, leaves, _ = _aligned(script, beside)
+    levels = ScanSchedule(script, plan.loops, leaves, beside).apply()
+    threads = plan.loops.threads
+    problem = f"of {rows.number} rows of {extent(shape[spaces.axis])} elements"
     bound = "" if isinstance(shape[spaces.axis], Const) else " at most"
     text = f"{threads} thread{'s' * (threads > 1)}{bound} per row, vectors of {plan.loops.vector}, {levels} level{'s' * (levels != 1)} of totals{plan.waits}"
     return Chosen("scan", problem, plan.option, plan.options, config is not None, script.text, text)
@@ -160,7 +165,7 @@ def _plan_inner(rows: _ScanRows, config: ScanConfig | None) -> _ScanPlan:
     width = rows.vector
     chosen = config or _choose(longest, rows.number, width, most)
     if rows.kept:
-        _check_shared(fusion, sum(rows.kept) * chosen.rows * (longest + ceil(longest / chosen.chunk)), extent)
+        _check_shared(fusion, sum(rows.kept) * chosen.rows * (longest + width * ceil(longest / chosen.chunk)), extent)
     vector = width if chosen.chunk % width == 0 else 1
     size = VECTOR_BYTES // width
     total = work(rows.trial, extent)
@@ -192,6 +197,41 @@ def _plan_outer(rows: _ScanRows, config: ScanConfig | None) -> _ScanPlan:
     return _ScanPlan(loops, chosen, ranked or (chosen,), waits)
 
 
+def _aligned(script: Script, beside: int | None) -> tuple[Fusion, tuple[Leaf, ...], ScanSpaces]:
+    """Compute each tensor at its readers' points. Returns the fusion, what it loads, and the spaces of its tensors.
+
+    Args:
+        beside: see :func:`~taskfuse.schedulers.scan_spaces.find_spaces`; scans are then no outputs, which have neighbors along another axis.
+    """
+    fusion = script.fusion
+    if beside is not None:
+        for out in [out for out in fusion.outputs if isinstance(fusion.definition(out), Scan)]:
+            script.new(out, "cache_fork" if out.uses else "cache_before")
+    leaves = align(script, fusion)
+    return fusion, leaves, find_spaces(fusion, beside)
+
+
+def _beside(rows: _ScanRows) -> int | None:
+    """The axis along which most of what scans of contiguous rows load lies side by side; ``None``: along the rows, or these are not contiguous."""
+    found: dict[int | None, int] = {None: 0}
+    for leaf in rows.leaves:
+        if not rows.spaces.is_inner or leaf.tensor in rows.spaces.others:
+            continue
+        last = len(leaf.tensor.root) - 1
+        if all(is_coalesced(rows.trial, r, leaf.tensor) for r in leaf.reads):
+            axis = None
+        else:
+            axis = next((k for k in range(last) if all(_is_last(r, k) for r in leaf.reads)), None)
+        found[axis] = found.get(axis, 0) + leaf.tensor.dtype.itemsize
+    return max(found, key=lambda k: found[k])
+
+
+def _is_last(read: Read, axis: int) -> bool:
+    """True if neighbors along an axis of the reader are neighbors in memory."""
+    own = iteration_symbol(axis).free
+    return bool(read.index) and bool(own & read.index[-1].free) and not any(own & e.free for e in read.index[:-1])
+
+
 def _problem(rows: _ScanRows) -> ScanProblem:
     """The problem of rows that lie side by side."""
     trial, extent, axes, axis = rows.trial, rows.extent, rows.spaces.axes, rows.spaces.axis
@@ -204,16 +244,16 @@ def _problem(rows: _ScanRows) -> ScanProblem:
     return ScanProblem(
         rows=rows.number,
         columns=rows.longest,
-        run=prod(extent(a.extent) for a in axes[axis + 1 :]),
+        run=prod(extent(axes[k].extent) for k in rows.spaces.own.kept if k > axis or k == rows.spaces.beside),
         width=1 if rows.kept else rows.vector,
         loads=tuple(max(r.tensor.dtype.itemsize for r in leaf.reads) for leaf in own),
         elsewhere=tuple(max(r.tensor.dtype.itemsize for r in leaf.reads) for leaf in wide if leaf not in own),
-        stores=tuple(tv.dtype.itemsize for tv in rows.fusion.outputs),
+        stores=tuple(tv.dtype.itemsize for tv in trial.outputs if not rows.spaces.of(tv).is_along),
         totals=rows.totals,
         late=tuple(leaf.tensor.dtype.itemsize for leaf in own if not early.issuperset(use.output for use in storage_uses(trial, leaf.tensor))),
         kept=rows.kept,
         exchanged=reads + len(rows.kept) if rows.kept else 0,
-        is_along=any(space.is_along for space in rows.spaces.others.values()),
+        along=tuple((tv.dtype.itemsize, extent(tv.shape[-1])) for tv in trial.outputs if rows.spaces.of(tv).is_along),
         loaded=_loaded(rows),
         stored=total.stored,
         slots=total.instructions,
@@ -255,7 +295,8 @@ def _loaded(rows: _ScanRows) -> float:
         points = prod(extent(a.extent) for a in tv.root)
         for read in storage_reads(fusion, expr):
             if read.tensor.is_input:
-                size = read.tensor.dtype.itemsize if tv in turned or is_coalesced(fusion, read, tv) else fetched(read, tv, extent)
+                own = -1 if tv in rows.spaces.others or rows.spaces.beside is None else rows.spaces.beside
+                size = read.tensor.dtype.itemsize if tv in turned or is_coalesced(fusion, read, tv, own) else fetched(read, tv, extent)
                 found[read.tensor, read.index, read.valid] = points * holds(read.valid, tv, extent), size
     return sum(
         min(extent.elements(x), sum(n for (of, *_), (n, _) in found.items() if of is x)) * max(size for (of, *_), (_, size) in found.items() if of is x)

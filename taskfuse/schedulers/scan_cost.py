@@ -24,9 +24,10 @@ CHUNK_BYTES = 128
 """Of the elements of one row that a thread has at most, as they are accumulated: 32 registers; a block of 1024 threads leaves each 64."""
 ADDED_BYTES, HELD_BYTES = 128, 64
 """Of the totals that one thread adds one after another at most, of all rows that it has; and of those that it has in registers where there are more."""
-BASE_REGISTERS, INPUT_REGISTERS, TOTAL_REGISTERS, STEP_REGISTERS = 2, 4, 14, 8
-"""Registers of a thread: for indices; per input, for addresses; per row of a thread and 4 bytes of a total, of which it reads several ahead. They are given in
-steps."""
+BASE_REGISTERS, INPUT_REGISTERS, ROW_REGISTERS, STEP_REGISTERS = 2, 4, 14, 8
+"""Registers of a thread: for indices; per input, for addresses; per further row of a thread, for its totals; they are given in steps."""
+TOTAL_REGISTERS = 4, 14
+"""Per 4 bytes of a total: where one thread adds all, and where several have some in registers."""
 MOST_REGISTERS = 248
 TOTAL_CYCLES = 12
 """Cycles of a thread to add one more total, which it reads from Shared memory ahead."""
@@ -79,7 +80,7 @@ class ScanProblem:
         late: bytes of an element of each input that is also needed once totals are known.
         kept: bytes of an element, of each tensor that is in Shared memory for readers at other points.
         exchanged: how often these are stored there, or read.
-        is_along: neighboring threads of such readers have neighboring elements of a row.
+        along: of each output whose elements of a row lie side by side: bytes of one, and how many these are; neighboring threads have neighbors there, too.
         loaded, stored: bytes that cross between the chip and its memory.
         slots: issue slots of all threads, for what is computed.
         target: the GPU.
@@ -99,7 +100,7 @@ class ScanProblem:
     elsewhere: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
     exchanged: int = 0
-    is_along: bool = False
+    along: tuple[tuple[int, int], ...] = ()
     target: Target = DEFAULT
 
     @property
@@ -149,7 +150,9 @@ def registers(problem: ScanProblem, config: ScanConfig) -> int:
     loaded = sum(ceil(config.width * size / 4) for size in problem.loads)
     held = config.width * sum(ceil(size / 4) for size in problem.totals) + sum(ceil(config.width * size / 4) for size in problem.late)
     found = BASE_REGISTERS + INPUT_REGISTERS * len(problem.loads) + config.chunk * max(loaded, held)
-    found += TOTAL_REGISTERS * (config.width - 1 + ceil(max(problem.totals) / 4))
+    itemsize = max(problem.totals)
+    is_split = ceil(problem.columns / config.chunk) > totals_of(itemsize, config.width)[0]
+    found += ROW_REGISTERS * (config.width - 1) + TOTAL_REGISTERS[is_split] * ceil(itemsize / 4)
     return ceil(found / STEP_REGISTERS) * STEP_REGISTERS
 
 
@@ -181,39 +184,46 @@ def estimate(problem: ScanProblem, config: ScanConfig) -> ScanEstimate:
     of_thread = config.chunk * config.width * problem.slots / problem.elements
     steps = levels(threads, *totals_of(max(problem.totals), config.width)) if threads > 1 else ()
     joins = len(problem.totals) * (2 * len(steps) * assumed.barrier_cycles + sum(steps) * config.width * TOTAL_CYCLES)
-    cycles = figures.load_cycles + of_thread * figures.issue_cycles + joins + figures.store_cycles
+    is_alone = held == 1 and blocks >= target.sms  # while a block waits no other one loads or stores
+    latency = target.latency_cycles if is_alone else figures.load_cycles
+    cycles = latency + of_thread * figures.issue_cycles + joins + figures.store_cycles
     if blocks < target.sms:  # no other block of a multiprocessor waits while one moves its bytes
         cycles += (problem.loaded + problem.stored) / (blocks * target.l2_bytes_per_cycle)
     full = problem.columns / (threads * config.chunk) * block / (ceil(block / WARP) * WARP)
-    moved, lines = _traffic(problem, config)
-    if problem.is_along:  # its rows are dealt to as many threads as a row of the scans has
+    passed, moved, lines = _traffic(problem, config)
+    if problem.along:  # its rows are dealt to as many threads as a row of the scans has
         full *= config.rows / (ceil(config.rows / threads) * threads)
     most = ceil(blocks / target.sms) * target.sms / blocks  # of what all blocks do, on the multiprocessor with most, relative to an even part
     times = {
-        "memory": target.dram_us(problem.loaded + problem.stored),
-        "sectors": max(moved / target.l2_bytes_per_us, most * moved / (target.l2_bytes_per_cycle * target.cycles_per_us)),
+        "memory": max(target.dram_us(problem.loaded + problem.stored), passed, most * moved / (target.l2_bytes_per_cycle * target.cycles_per_us)),
         "lookups": most * (lines + problem.exchanged * problem.elements / (WARP * full)) / target.cycles_per_us,
         "instructions": most * target.issue_us(problem.slots / full),
         "waits": waves * cycles / target.clock_mhz,
     }
     bound = max(times, key=lambda name: times[name])
     us = target.kernel_us(*times.values()) + figures.others * sum(t for name, t in times.items() if name != bound)
+    if is_alone and bound != "waits":
+        us += (1 - figures.others) * times["waits"]
     us = max(us, target.kernel_us(blocks / target.sms * figures.block_cycles / target.clock_mhz))
     return ScanEstimate(config, us, held, bound, block=(config.rows, threads, 1))
 
 
-def _traffic(problem: ScanProblem, config: ScanConfig) -> tuple[float, float]:
-    """Bytes of whole sectors that pass the L2 cache, and the lines that warps look up, whose threads have neighbors of as many rows as stand side by side."""
+def _traffic(problem: ScanProblem, config: ScanConfig) -> tuple[float, float, float]:
+    """Microseconds and bytes of the sectors that pass the L2 cache, and the lines that warps look up: as many rows stand side by side."""
+    target = problem.target
     beside = min(config.rows * config.width, problem.run)
     asked = min(WARP, config.rows * ceil(problem.columns / config.chunk)) * config.width
-    moved = lines = 0.0
-    for size in (*problem.loads, *problem.elsewhere, *problem.stores):
-        run = beside * size
-        is_aligned = problem.run * size % min(run, SECTOR_BYTES) == 0 and (run % SECTOR_BYTES == 0 or SECTOR_BYTES % run == 0)
-        moved += problem.elements * (max(run, SECTOR_BYTES) if is_aligned else run + SECTOR_BYTES - size) / beside
-        of_warp = min(beside, asked)
+    passed = moved = lines = 0.0
+    across = [(size, problem.run, beside) for size in (*problem.loads, *problem.elsewhere, *problem.stores)]
+    for size, whole, own in (*across, *((size, whole, min(config.rows, whole)) for size, whole in problem.along)):
+        run = own * size
+        is_aligned = whole * size % min(run, SECTOR_BYTES) == 0 and (run % SECTOR_BYTES == 0 or SECTOR_BYTES % run == 0)
+        sectors = problem.elements * (max(run, SECTOR_BYTES) if is_aligned else run + SECTOR_BYTES - size) / own
+        share = next((of for unit, of in target.rows.run_shares if run % unit == 0 and whole * size % unit == 0), target.rows.run_shares[-1][1])
+        passed, moved = passed + sectors / (target.l2_bytes_per_us * share), moved + sectors
+        of_warp = min(own, asked)
         lines += problem.elements / of_warp * (1 + (0 if is_aligned and run <= LINE_BYTES else max(0, of_warp * size - SECTOR_BYTES) / LINE_BYTES))
-    return moved, lines
+    return passed, moved, lines
 
 
 def candidates(problem: ScanProblem) -> Iterator[ScanEstimate]:

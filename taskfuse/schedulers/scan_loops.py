@@ -60,16 +60,17 @@ class ScanSchedule:
 
     Args:
         leaves: what it loads.
+        beside: see :func:`~taskfuse.schedulers.scan_spaces.find_spaces`.
     """
 
-    def __init__(self, script: Script, plan: ScanLoops, leaves: Sequence[Leaf]) -> None:
+    def __init__(self, script: Script, plan: ScanLoops, leaves: Sequence[Leaf], beside: int | None) -> None:
         self.script = script
         self.fusion = script.fusion
         self.plan = plan
         self.leaves = leaves
         self.loads = [leaf.tensor for leaf in leaves]
         registers(script, self.fusion.outputs, self.loads, plan.vector)
-        self.spaces = find_spaces(self.fusion)
+        self.spaces = find_spaces(self.fusion, beside)
         self.axis = self.spaces.axis
         self.is_inner = self.spaces.is_inner
         length = self.spaces.axes[self.axis].extent
@@ -127,7 +128,7 @@ class ScanSchedule:
         threads have neighbors in memory."""
         call, kept = self.script.on(tv), tv.ndim - tail
         if not self.is_inner:
-            call.reorder({self.axis + k: kept + k for k in range(tail)})
+            call.reorder([*(k if k < self.axis else k + tail - 1 for k in self.spaces.own.kept), *range(self.axis, self.axis + tail)])
             if self.plan.vector > 1:
                 call.split(kept - 1, self.plan.vector).reorder({kept: -1})
         types = self._rows(call, kept)
@@ -191,21 +192,24 @@ class ScanSchedule:
         _bind(call, types)
 
     def _layout(self, tv: TensorView, is_walked: bool) -> None:
-        """Elements of neighboring rows side by side, where these are those of neighboring threads; and a place more where the next ones begin."""
-        call, builder = self.script.on(tv), allocation(tv)
+        """Elements of neighboring rows side by side, where these are those of neighboring threads; and places more where the next ones begin."""
+        call, builder, walk = self.script.on(tv), allocation(tv), self.spaces.of(tv).walk
         text = f"tf.allocation({call.name})"
-        if self.is_inner:  # [rows, chunk, element, vector]
-            builder.merge(-2).merge(-2)
-            text += ".merge(-2).merge(-2)"
+        if self.is_inner:  # [rows, chunk, element, vector]: threads store elements of their chunks at a time
+            builder.merge(-2)
+            text += ".merge(-2)"
         elif self.plan.config.rows > 1:  # [row block, chunk, row, element (, vector of rows)]
             order = [0, 3, 1, 2] if is_walked else [0, 1, 3, 2, *range(4, len(builder.axes))]
-            builder.reorder(order).merge(1)
-            text += f".reorder({order}).merge(1)"
-            if len(order) == 4:
-                builder.pad(-1, 1)
-                text += ".pad(-1, 1)"
+            builder.reorder(order)
+            text += f".reorder({order})"
+            if walk is not None and isinstance(tv.root[walk].extent, Const):  # else the parts of an index stay apart, which is what is proved of them
+                builder.merge(1)
+                text += ".merge(1)"
         else:
             return
+        if self.is_inner or self.plan.vector == 1:
+            builder.pad(-1, self.plan.vector)  # vectors begin at multiples of their length
+            text += f".pad(-1, {self.plan.vector})"
         call.set_allocation_domain(Spelled(builder, text))
 
 

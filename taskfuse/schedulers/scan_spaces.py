@@ -24,7 +24,7 @@ class RowSpace:
     """Where the axes of a tensor's code are.
 
     Attributes:
-        kept: positions of the axes that count rows, in the order of the scans' axes.
+        kept: positions of the axes that count rows, in one order for all.
         walk: the position of the axis along a row; ``None``: it has one element of each.
         is_own: the axes are those of the scans.
     """
@@ -49,6 +49,7 @@ class ScanSpaces:
         own: their space.
         others: spaces of tensors with other axes.
         shared: scans that are read elsewhere than at their own points.
+        beside: the position of the axis along which rows stand side by side in blocks; ``None``: the elements of a row lie side by side.
     """
 
     axis: int
@@ -56,6 +57,7 @@ class ScanSpaces:
     own: RowSpace
     others: dict[TensorView, RowSpace]
     shared: frozenset[TensorView]
+    beside: int | None
 
     def of(self, tv: TensorView) -> RowSpace:
         """The space of a tensor."""
@@ -64,11 +66,15 @@ class ScanSpaces:
     @property
     def is_inner(self) -> bool:
         """Whether the elements of a row lie side by side."""
-        return self.axis == len(self.axes) - 1
+        return self.beside is None
 
 
-def find_spaces(fusion: Fusion) -> ScanSpaces:
+def find_spaces(fusion: Fusion, beside: int | None = None) -> ScanSpaces:
     """The spaces of ``fusion``.
+
+    Args:
+        beside: the position of the axis along which rows stand side by side in blocks; ``None``: the scans' last axis, if that is not scanned. Outputs in which
+            elements of a row lie side by side then read the scans elsewhere.
 
     Raises:
         UnsupportedError: it scans nothing, or several axes; code is neither a scan nor elementwise, or has other rows than the scans.
@@ -86,7 +92,9 @@ def find_spaces(fusion: Fusion) -> ScanSpaces:
         if not _are_alike(e.output, first.output):
             raise refuse(fusion, "scan", f"the scans {first.output!r} and {e.output!r} differ in shape", "tf.compile makes a kernel for each shape")
     axes, axis = first.output.root, first.axis
-    own = RowSpace(tuple(k for k in range(len(axes)) if k != axis), axis, is_own=True)
+    is_turned = beside is not None
+    beside = len(axes) - 1 if beside is None and axis < len(axes) - 1 else beside
+    own = RowSpace(tuple(sorted((k for k in range(len(axes)) if k != axis), key=lambda k: k == beside)), axis, is_own=True)
     early = {tv for e in scans for tv in (e.output, *_behind(fusion, e.output))}
     for tv in early:
         _space(fusion, tv, [tv], axes, own)
@@ -95,6 +103,8 @@ def find_spaces(fusion: Fusion) -> ScanSpaces:
     for root in stored(fusion):
         code = [root, *_behind(fusion, root)]
         space = own if root in early else _space(fusion, root, code, axes, own)
+        if is_turned and space.is_along:
+            space = RowSpace(space.kept, space.walk, is_own=False)
         for tv in code:
             if known.setdefault(tv, space) != space:
                 raise refuse(fusion, "scan", f"{tv.name} has the rows of {root.name}, and those of others in another order", SEVERAL)
@@ -107,7 +117,7 @@ def find_spaces(fusion: Fusion) -> ScanSpaces:
         for r in storage_reads(fusion, e)
         if isinstance(fusion.definition(r.tensor), Scan) and (e.output in others or not is_aligned(r, e.output))
     }
-    return ScanSpaces(axis, axes, own, others, frozenset(shared))
+    return ScanSpaces(axis, axes, own, others, frozenset(shared), beside)
 
 
 def _are_alike(a: TensorView, b: TensorView) -> bool:

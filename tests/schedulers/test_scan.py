@@ -232,7 +232,7 @@ def test_compile_takes_columns() -> None:
     assert run.schedule is not None
     assert run.schedule.scheduler == "scan"
     threads = run.kernels[0].block
-    assert str(threads[0]) == "32"  # neighbors in memory
+    assert str(threads[0]) == "64"  # neighbors in memory
     lines = run.schedule.explain().splitlines()
     assert lines[0].startswith("scan of 20544 rows of 360 elements: chosen: ")
     assert "waits for: memory; expected: " in lines[1]

@@ -46,10 +46,14 @@ CASES: list[tuple[tuple[Any, ...], tuple[int, ...], Math, ScanConfig | None]] = 
     (("B", 20, "C"), (3, 20, 5), lambda x: (tf.cumsum(x, 1), tf.cumsum(x, 1)[:, -1]), ScanConfig(8, 4)),
     ((2, 3, 20, 4), (2, 3, 20, 4), lambda x: tf.permute(tf.cumsum(x, 2), (2, 0, 1, 3)), ScanConfig(7, 8)),
     ((20, 5), (20, 5), lambda x: tf.flip(tf.cumsum(tf.flip(x, 0), 0), 0), ScanConfig(3, 1)),
-    (("M", 64), (3, 64), lambda x: tf.flip(tf.cumsum(tf.flip(x, 1), 1), 1), ScanConfig(8, 2)),
-    ((3, 64), (3, 64), lambda x: moving(x, 1, 5), None),
+    ((2, tf.dim("N", max=60), "C"), (2, 17, 5), lambda x: tf.flip(tf.cumsum(x, 1), 1), None),
+    (("M", tf.dim("N", max=64)), (3, 60), lambda x: tf.flip(tf.cumsum(tf.flip(x, 1), 1), 1), ScanConfig(8, 2)),
+    ((3, 64), (3, 64), lambda x: (moving(x, 1, 5), tf.cumsum(x, 1)), None),
+    ((1, 40), (1, 40), lambda x: ((y := tf.cumsum(x, 1)), tf.flip(y, 1) + 1.0), ScanConfig(4, 3)),  # vectors of what others read elsewhere
     ((50,), (50,), lambda x: tf.pad(tf.cumsum(x, 0), ((3, 2),)), None),
     ((2, 20, 4), (2, 20, 4), lambda x: tf.cumsum(tf.flip(tf.cumsum(x, 1), 1), 1), ScanConfig(3, 2)),
+    ((2, 20, 6), (2, 20, 6), lambda x: tf.cumsum(turned(x), 2), ScanConfig(3, 4)),
+    ((20, 6), (20, 6), lambda x: (tf.cumsum(tf.permute(x, (1, 0)) * 2.0, 1), tf.flip(tf.cumsum(tf.permute(x, (1, 0)) * 2.0, 1), 1)), ScanConfig(3, 4)),
 ]
 
 
@@ -79,6 +83,17 @@ def test_neighbors_in_memory_are_those_of_threads() -> None:
     text = str(kernel)
     assert "//12" not in text  # elements in the order of the axis
     assert "% 12" not in text
+
+
+def test_rows_that_are_contiguous_in_outputs_alone() -> None:
+    """Blocks have rows side by side, as the input has; neighboring threads store neighbors."""
+    schedule = tf.schedulers.scan(fusion := built((64, 360, 320), lambda x: tf.cumsum(turned(x), 2)))
+    assert schedule.config.rows >= 32
+    kernel = tf.lower(fusion)
+    assert [str(n) for n in kernel.block[:1]] == [str(schedule.config.rows)]
+    (scan,) = [b for b in kernel.buffers if b.memory is MemoryType.Shared and str(b.shape[-1]) == str(schedule.config.rows + 1)]
+    assert scan is not None
+    assert tf.schedulers.scan(built((64, 360, 320), lambda x: tf.cumsum(turned(x), 2) - turned(x))).us > 2 * schedule.us  # what it reads twice is in one order
 
 
 def test_compile_makes_one_kernel_of_a_moving_average() -> None:

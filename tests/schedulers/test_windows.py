@@ -14,6 +14,7 @@ import taskfuse as tf
 from taskfuse.count import count
 from taskfuse.errors import UnsupportedError
 from taskfuse.runtime.result_views import bases
+from taskfuse.schedulers import FallbackConfig
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.schedulers.windows import WindowsConfig, offer, windows
 from tests.calls import Math
@@ -108,7 +109,7 @@ def test_a_tile_loads_each_element_once() -> None:
     counted = count(tf.lower(fusion))
     assert counted.reads["x0"].asked <= 4 * 7 * 13 / 7 * 8 * 28 * 32
     apart = case.fusion()
-    tf.schedulers.fallback(apart)
+    tf.schedulers.fallback(apart, FallbackConfig(256))
     assert counted.instructions < count(tf.lower(apart)).instructions / 3
 
 
