@@ -4,7 +4,8 @@
     tiles    [blocks: the same                            | row of threads, thread, row unrolled, vector along the rows]
 
 Each such input passes through a tile in Shared memory: read along its own contiguous axis, in vectors, and taken out of it element by element along
-that of the outputs. The chunks of a tile's rows are permuted by XOR, so that neighbors along either axis lie in different banks; tiles of few rows are not.
+that of the outputs. What several outputs take of an input at the same places passes through one tile. The chunks of a tile's rows are permuted by XOR, so that
+neighbors along either axis lie in different banks.
 
 What the sides of a tile are is said in :mod:`taskfuse.schedulers.tile_sides`: one axis of the outputs, several that follow one another in memory, as rows and
 columns of an image do in NCHW and NHWC, or digits of axes, as where patches become an image.
@@ -12,15 +13,16 @@ columns of an image do in NCHW and NHWC, or digits of axes, as where patches bec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import ClassVar
 
+from taskfuse.ir.expr import FirstValid, Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import needed
+from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -34,6 +36,7 @@ from taskfuse.schedulers.elementwise import (
     bind_vectors,
     divides,
     follow,
+    recompute_all,
     registers,
     vector_fits,
     widest,
@@ -45,12 +48,10 @@ from taskfuse.schedulers.pointwise import MAX_CODE, check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.schedulers.tile_sides import AxisDigit, Sides, tile_sides, turned_along
-from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, Target
+from taskfuse.target import BANK_BYTES, BANKS, DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, WARP, Target
 
 THREADS = 256
 """Of a block; twice as many where a thread would have more code than :data:`MAX_CODE`, and thus registers for the results of few warps."""
-CHUNKS = 8
-"""Chunks of a vector's size that are permuted with one another: 128 bytes, all banks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ def transpose(
     total = work(fusion, extent, turned=True)
     script = Script(fusion)
     script.comment("each tensor at its readers' points")
+    _share(script)
     leaves = align(script, fusion)
     tiles = [leaf for leaf in leaves if turned_along(fusion, leaf) == along]
     size = config.tile if config else _columns(tiles)
@@ -137,6 +139,21 @@ def transpose(
     return Chosen("transpose", problem, options[0], options, config is not None, script.text)
 
 
+def _share(script: Script) -> None:
+    """Let tensors that read the same elements of an input, each alone, read one copy of them."""
+    recompute_all(script, script.fusion)
+    alike: dict[Hashable, list[tuple[TensorView, TensorView]]] = {}
+    for expr in needed(script.fusion):
+        reads = storage_reads(script.fusion, expr)
+        if isinstance(expr, FirstValid | Pointwise) and len(reads) == 1 and reads[0].tensor.is_input:
+            (read,) = reads
+            key = read.tensor, read.index, read.valid, tuple(a.extent for a in expr.output.root)
+            alike.setdefault(key, []).append((read.tensor, expr.output))
+    for found in alike.values():
+        if len(found) > 1:
+            script.recompute(found[0][0], [reader for _, reader in found])
+
+
 def _padding(sides: Sides, config: TransposeConfig, extent: Sizes) -> float:
     """How many elements tiles have for each of the outputs."""
     found = ((extent(sides.extent(own)), tile) for own, tile in ((sides.rows, config.height), (sides.columns, config.tile)))
@@ -155,7 +172,7 @@ def turned_digit(fusion: Fusion) -> AxisDigit | None:
 
 def _columns(tiles: Sequence[Leaf]) -> int:
     """Columns of a tile: rows of as many elements fill all banks."""
-    return max(64, CHUNKS * VECTOR_BYTES // min(leaf.tensor.dtype.itemsize for leaf in tiles))
+    return max(64, BANKS * BANK_BYTES // min(leaf.tensor.dtype.itemsize for leaf in tiles))
 
 
 def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, extent: Sizes) -> TransposeConfig:
@@ -195,9 +212,7 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sid
     for tv in shared:
         _tiles(script, tv, sides, config)
         script.on(tv).reorder({blocks + 1: blocks})
-        chunk = VECTOR_BYTES // tv.dtype.itemsize
-        if min(config.tile, config.height) >= CHUNKS * chunk:
-            _permute(script, tv, chunk)
+        _permute(script, tv, config)
         _threads(script, tv, blocks, config.threads, config.height // config.turned, config.turned)
     script.comment("vectors; everything else inlined as deep as possible")
     if config.turned > 1:
@@ -237,10 +252,19 @@ def _threads(script: Script, tv: TensorView, blocks: int, threads: int, lanes: i
     call.bind(blocks, P.TIDx).bind(blocks + 1, P.TIDx).bind(blocks + 2, P.Unroll)
 
 
-def _permute(script: Script, tv: TensorView, chunk: int) -> None:
-    """A tile's axes [rows, columns] of its input as [rows/chunk/8, 8, chunk, columns/chunk/8, 8, chunk], the second 8 permuted by the first."""
+def _permute(script: Script, tv: TensorView, config: TransposeConfig) -> None:
+    """A tile's axes [columns, rows], the last one contiguous in its input, as [columns/step/n, n, step, rows/chunk/n, n, chunk], the second n permuted by the
+    first. Lanes of a warp that take elements out of the tile are ``vector`` columns apart, and where these lanes are few, the others are neighbors along the
+    rows: a chunk has these, and what a thread writes together. Its n chunks are all banks, or all of a column, of which several then share the banks."""
+    size, line = tv.dtype.itemsize, BANKS * BANK_BYTES
+    chunk = max(config.turned, WARP * config.vector // config.tile, BANK_BYTES // size)
+    step = max(config.vector, line // (config.height * size))
+    n = min(line // size, config.height) // chunk
+    n = min(n, config.tile // step)
+    if n < 2:
+        return
     call = script.on(tv)
-    steps = (("split", -1, chunk), ("split", -2, CHUNKS), ("split", -4, chunk), ("split", -5, CHUNKS), ("swizzle", -5, -2))
+    steps = (("split", -1, chunk), ("split", -2, n), ("split", -4, step), ("split", -5, n), ("swizzle", -5, -2))
     builder, text = allocation(tv), f"tf.allocation({call.name})"
     for method, *given in steps:
         getattr(builder, method)(*given)
