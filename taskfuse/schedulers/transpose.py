@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import ClassVar
 
-from taskfuse.ir.expr import FirstValid, Pointwise
+from taskfuse.ir import atoms
+from taskfuse.ir.expr import FirstValid, Pointwise, padded_read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
@@ -48,7 +49,7 @@ from taskfuse.schedulers.pointwise import MAX_CODE, check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.schedulers.tile_sides import AxisDigit, Sides, tile_sides, turned_along
-from taskfuse.target import BANK_BYTES, BANKS, DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, WARP, Target
+from taskfuse.target import ASYNC_BYTES, BANK_BYTES, BANKS, DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, WARP, Target
 
 THREADS = 256
 """Of a block; twice as many where a thread would have more code than :data:`MAX_CODE`, and thus registers for the results of few warps."""
@@ -140,7 +141,8 @@ def transpose(
 
 
 def _share(script: Script) -> None:
-    """Let tensors that read the same elements of an input, each alone, read one copy of them."""
+    """Let tensors that read the same elements of an input, each alone, read one copy of them; and those that choose another number than 0 where there is no
+    element, a copy that has 0 there, as asynchronous copies write it."""
     recompute_all(script, script.fusion)
     alike: dict[Hashable, list[tuple[TensorView, TensorView]]] = {}
     for expr in needed(script.fusion):
@@ -150,8 +152,10 @@ def _share(script: Script) -> None:
             key = read.tensor, read.index, read.valid, tuple(a.extent for a in expr.output.root)
             alike.setdefault(key, []).append((read.tensor, expr.output))
     for found in alike.values():
-        if len(found) > 1:
-            script.recompute(found[0][0], [reader for _, reader in found])
+        source, reader = found[0]
+        expr = script.fusion.definition(reader)
+        if len(found) > 1 or (isinstance(expr, FirstValid) and padded_read(expr) is None):
+            script.recompute(source, [reader for _, reader in found])
 
 
 def _padding(sides: Sides, config: TransposeConfig, extent: Sizes) -> float:
@@ -199,9 +203,11 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sid
     others = [leaf for leaf in leaves if leaf not in tiles]
     registers(script, outputs, [leaf.tensor for leaf in others], config.vector)
     script.comment("tiles in Shared memory; neighbors along the rows of one are neighbors in its input")
+    is_async = [_is_async(fusion, leaf, config) for leaf in tiles]
+    loads = {tv: script.new(tv, "cache_before") for tv, goes in zip(shared, is_async, strict=True) if not goes}
     for tv in shared:
         script.on(tv).set_memory_type(MemoryType.Shared)
-    left = [e.output for e in needed(fusion) if not among(e.output, outputs) and not among(e.output, shared)]
+    left = [e.output for e in needed(fusion) if not among(e.output, (*outputs, *shared, *loads.values()))]
     blocks = len(sides.digits) - len(sides.rows) - len(sides.columns) + 2
     for out in outputs:
         _tiles(script, out, sides, config)
@@ -214,15 +220,26 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sid
         script.on(tv).reorder({blocks + 1: blocks})
         _permute(script, tv, config)
         _threads(script, tv, blocks, config.threads, config.height // config.turned, config.turned)
+        if tv in loads:
+            follow(script, tv, [loads[tv]])
     script.comment("vectors; everything else inlined as deep as possible")
-    if config.turned > 1:
-        for tv in shared:
+    for tv, goes in zip(shared, is_async, strict=True):
+        if goes:
+            script.on(tv).set_atom(atoms.CP_ASYNC, [len(tv.loop) - 1] if config.turned > 1 else [])
+        elif config.turned > 1:
             script.on(tv).bind(-1, P.Vectorize)
+            script.on(loads[tv]).bind(-1, P.Vectorize)
     bind_vectors(script, others, outputs, config.vector)
-    if inner := [e.output for e in needed(fusion) if not among(e.output, (*outputs, *shared, *(o.tensor for o in others)))]:
+    if inner := [e.output for e in needed(fusion) if not among(e.output, (*outputs, *shared, *loads.values(), *(o.tensor for o in others)))]:
         script.inline_most(inner)
-    script.inline_at([leaf.tensor for leaf in others], blocks + 2)
+    script.inline_at([*(leaf.tensor for leaf in others), *loads.values()], blocks + 2)
     script.inline_at(shared, blocks)
+
+
+def _is_async(fusion: Fusion, leaf: Leaf, config: TransposeConfig) -> bool:
+    """Whether asynchronous copies fill a tile: all that a thread loads is under way at once, though each of its elements has a guard."""
+    is_copied = leaf.is_copy or padded_read(fusion.definition(leaf.tensor)) is not None
+    return is_copied and config.turned * leaf.tensor.dtype.itemsize in ASYNC_BYTES
 
 
 def _tiles(script: Script, out: TensorView, sides: Sides, config: TransposeConfig) -> None:
