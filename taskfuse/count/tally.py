@@ -1,7 +1,8 @@
 """The work of a launch in numbers, and the time that follows from the figures of a target.
 
 Each resource would take some time alone: DRAM, L2 cache, the units of a multiprocessor. They work in parallel, but none of them all the time while another
-one is as busy: the launch takes a norm of these times, or as long as the longest chain of dependent loads and barriers of a thread.
+one is as busy: the launch takes a norm of these times, or as long as the longest chain of dependent loads and barriers of a thread, once for each block that
+follows another one on its place, which begins with loads of its own.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Count:
             "instructions": self.instructions * WARP / target.lanes * share,
             "lookups": self.lookups * share,
             "tensor cores": self.products * share,
-            CHAINS: self.chain / target.clock_mhz * waves,
+            CHAINS: (self.chain * waves + target.assumed.block_cycles * (waves - 1)) / target.clock_mhz,
         }
 
     @property

@@ -31,6 +31,7 @@ from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import (
     Leaf,
+    OutputWork,
     align,
     ancestors,
     at_readers,
@@ -53,6 +54,11 @@ from taskfuse.target import ASYNC_BYTES, BANK_BYTES, BANKS, DEFAULT, MAX_THREADS
 
 THREADS = 256
 """Of a block; twice as many where a thread would have more code than :data:`MAX_CODE`, and thus registers for the results of few warps."""
+HALF_GAIN = 0.95
+"""The most time with half the columns, relative to that with all, for which tiles are halved: their rows are half as many sectors."""
+FLAT_CODE, TILE_CODE, TURNED_CODE = 6, 3, 4
+"""Instructions beside those that compute: of an access of a vector along the outputs; of an element of a tile; of an access of a vector along its rows. From
+the machine code of transposes of one to five tensors with odd extents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +127,19 @@ def transpose(
     _share(script)
     leaves = align(script, fusion)
     tiles = [leaf for leaf in leaves if turned_along(fusion, leaf) == along]
-    size = config.tile if config else _columns(tiles)
-    sides = tile_sides(fusion, tiles, config.height if config else size, size)
-    if sides is None:
+    given = [] if config is None else [(config.tile, config.height)]
+    ways: list[tuple[float, TransposeConfig, Sides]] = []
+    for tile, height in given or [(n, n) for n in _columns(tiles)]:
+        if (sides := tile_sides(fusion, tiles, height, tile)) is not None:
+            way = config or _choose(fusion, leaves, tiles, sides, tile, extent)
+            ways.append((_us(fusion, leaves, tiles, sides, way, total, extent), way, sides))
+    if not ways:
         raise refuse(fusion, "transpose", "its inputs are contiguous along one axis, and differ in others", "tf.schedulers.pointwise")
-    chosen = config or _choose(fusion, leaves, tiles, sides, extent)
+    us, chosen, sides = next((way for way in ways[1:] if way[0] < HALF_GAIN * ways[0][0]), ways[0])
     needed_bytes = chosen.tile * chosen.height * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
     if needed_bytes > extent.room:
         raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")
     _schedule(script, leaves, tiles, sides, chosen)
-    us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
-    us = max(us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(sides, chosen, extent))))
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     turned = ", ".join(leaf.reads[0].tensor.name for leaf in tiles)
     others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))
@@ -158,6 +166,24 @@ def _share(script: Script) -> None:
             script.recompute(source, [reader for _, reader in found])
 
 
+def _us(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, config: TransposeConfig, total: OutputWork, extent: Sizes) -> float:
+    """Microseconds by the bytes, the instructions, and the passes through caches and Shared memory; tiles at an end have all of these of a whole tile."""
+    target, power = extent.target, extent.target.assumed.resources_norm
+    elements = extent.elements(fusion.outputs[0]) * _padding(sides, config, extent)
+    flat = [out.dtype.itemsize for out in fusion.outputs]
+    flat += [r.tensor.dtype.itemsize for leaf in leaves if leaf not in tiles for r in leaf.reads]
+    turned = [leaf.tensor.dtype.itemsize for leaf in tiles]
+    lanes = min(WARP, config.tile // config.vector)
+    passes = sum(max(size / BANK_BYTES, 1 / config.vector) for size in flat)
+    passes += sum(2 * max(size / BANK_BYTES, 1 / config.turned) + max(1, lanes / _permuted(size, config)[2]) for size in turned)
+    code = FLAT_CODE * len(flat) / config.vector + len(turned) * (TILE_CODE + TURNED_CODE / config.turned)
+    code = code * elements + issued(fusion, config.vector, extent, is_sunk=False) * elements / max(1, extent.elements(fusion.outputs[0]))
+    together = min(VECTOR_BYTES, min(config.vector, config.turned) * widest(fusion, leaves))
+    memory = target.dram_us(total.loaded + total.stored, target.assumed.load_share(together))
+    times = memory, passes * elements / WARP / target.cycles_per_us, target.issue_us(code)
+    return max(target.kernel_us(sum(t**power for t in times) ** (1 / power)), total.us(together))
+
+
 def _padding(sides: Sides, config: TransposeConfig, extent: Sizes) -> float:
     """How many elements tiles have for each of the outputs."""
     found = ((extent(sides.extent(own)), tile) for own, tile in ((sides.rows, config.height), (sides.columns, config.tile)))
@@ -174,12 +200,13 @@ def turned_digit(fusion: Fusion) -> AxisDigit | None:
     return max(bytes_of, key=lambda digit: (bytes_of[digit], digit.axis), default=None)
 
 
-def _columns(tiles: Sequence[Leaf]) -> int:
-    """Columns of a tile: rows of as many elements fill all banks."""
-    return max(64, BANKS * BANK_BYTES // min(leaf.tensor.dtype.itemsize for leaf in tiles))
+def _columns(tiles: Sequence[Leaf]) -> tuple[int, int]:
+    """Columns of a tile: as many as fill all banks; and half of them, of which fewer are past an end."""
+    most = max(64, BANKS * BANK_BYTES // min(leaf.tensor.dtype.itemsize for leaf in tiles))
+    return most, most // 2
 
 
-def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, extent: Sizes) -> TransposeConfig:
+def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, tile: int, extent: Sizes) -> TransposeConfig:
     chunk = VECTOR_BYTES // widest(fusion, leaves)
     facts, shape = fusion.facts(), fusion.outputs[0].shape
     vector = turned = chunk
@@ -188,11 +215,11 @@ def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides
     while turned > 1 and not all(vector_fits(fusion, leaf, turned, sides.digits[sides.rows[-1]].axis) for leaf in tiles):
         turned //= 2
     narrowest = min(leaf.tensor.dtype.itemsize for leaf in tiles)
-    tile, rows = _columns(tiles), sides.extent(sides.rows)
+    rows = sides.extent(sides.rows)
     height = 1 << (extent(rows).bit_length() - 1)  # no more rows than there are, where they fill vectors
     if not isinstance(rows, Const) or height >= tile or height < turned or height * narrowest < SECTOR_BYTES:
         is_long = tile * tile // THREADS * sum(cost(e) for e in needed(fusion)) > MAX_CODE
-        return TransposeConfig(tile, 2 * THREADS if is_long else THREADS, vector, turned)
+        return TransposeConfig(tile, min(2 * THREADS if is_long else THREADS, tile * tile // max(vector, turned)), vector, turned)
     return TransposeConfig(tile, min(THREADS, height * tile // max(vector, turned)), vector, turned, height)
 
 
@@ -269,15 +296,19 @@ def _threads(script: Script, tv: TensorView, blocks: int, threads: int, lanes: i
     call.bind(blocks, P.TIDx).bind(blocks + 1, P.TIDx).bind(blocks + 2, P.Unroll)
 
 
+def _permuted(size: int, config: TransposeConfig) -> tuple[int, int, int]:
+    """Rows of a chunk, columns of a step, and chunks that are permuted with one another, of a tile with elements of ``size`` bytes."""
+    line = BANKS * BANK_BYTES
+    chunk = max(config.turned, WARP * config.vector // config.tile, BANK_BYTES // size)
+    step = max(config.vector, line // (config.height * size))
+    return chunk, step, max(1, min(min(line // size, config.height) // chunk, config.tile // step))
+
+
 def _permute(script: Script, tv: TensorView, config: TransposeConfig) -> None:
     """A tile's axes [columns, rows], the last one contiguous in its input, as [columns/step/n, n, step, rows/chunk/n, n, chunk], the second n permuted by the
     first. Lanes of a warp that take elements out of the tile are ``vector`` columns apart, and where these lanes are few, the others are neighbors along the
     rows: a chunk has these, and what a thread writes together. Its n chunks are all banks, or all of a column, of which several then share the banks."""
-    size, line = tv.dtype.itemsize, BANKS * BANK_BYTES
-    chunk = max(config.turned, WARP * config.vector // config.tile, BANK_BYTES // size)
-    step = max(config.vector, line // (config.height * size))
-    n = min(line // size, config.height) // chunk
-    n = min(n, config.tile // step)
+    chunk, step, n = _permuted(tv.dtype.itemsize, config)
     if n < 2:
         return
     call = script.on(tv)
