@@ -173,3 +173,27 @@ def test_lanes_find_the_elements_of_tiles_in_different_banks(dtype: tf.DType, co
     fusion = transposed(dtype, 320, 256)
     tf.schedulers.transpose(fusion, config)
     assert count(tf.lower(fusion)).lookups * 32 / (320 * 256) < most
+
+
+@pytest.mark.parametrize("fill", [0.0, 1.0])
+def test_copies_into_tiles_are_under_way_together(fill: float) -> None:
+    """Also those of a padded input, where the tile has zeros, and what reads it has another number."""
+    with tf.Fusion("padded") as fusion:
+        fusion.add_output(tf.exp(tf.pad(tf.define_tensor([33, 35], name="x"), ((0, 3), (1, 0)), value=fill).T))
+    step = checked(fusion, [array(33, 35)]).steps[0]
+    assert "atoms.CP_ASYNC" in step.schedule.code
+
+
+def test_elements_too_small_for_asynchronous_copies_pass_through_registers() -> None:
+    fusion = transposed(tf.bfloat16, 65, 67)
+    tf.schedulers.transpose(fusion)
+    text = str(tf.lower(fusion))
+    loads, stores = text.index("= copy.float32(x["), text.index("SYNC block")
+    assert text[loads:stores].count("UNROLL") == 1  # all are loaded before the first is written
+
+
+def test_tiles_are_halved_where_many_would_be_past_an_end() -> None:
+    def tile(columns: int) -> int:
+        return tf.schedulers.transpose(transposed(tf.float32, columns, 1 << 20)).config.tile
+
+    assert [tile(columns) for columns in (64, 65)] == [64, 32]
