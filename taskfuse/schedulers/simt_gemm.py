@@ -52,6 +52,8 @@ LEAST_DEPTH = 4
 """Elements of a tile along k, the most and the fewest."""
 RESIDENT = 2
 """Resident blocks of a multiprocessor that the registers must allow."""
+FULL = 4
+"""Bytes of an element of float32."""
 LEAST = 4
 """The fewest rows and columns; with fewer, most threads would be idle, and a reduction takes the product. Tiles have 16 and more: each element of the longer
 factor is loaded once even so, in vectors, whichever axis is its last."""
@@ -194,13 +196,15 @@ def _parts(itemsize: int, k: int, target: Target) -> list[SimtGemmConfig]:
 
 
 def _option(problem: PairReduction, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
-    """The option with its time: full waves of blocks at the rate of instructions of pairs, or the bytes of factors and result, whichever is longer."""
+    """The option with its time: full waves of blocks at the rate of instructions of pairs, and of those that widen elements of factors, each for all pairs of a
+    thread; or the bytes of factors and result, whichever is longer. 14 x 3024 x 14 x 64 in bfloat16 take 7.3 us (H200), 4.6 without the second."""
     axes = problem.axes
     m, n = (extent(axes.extent(p)) for p in (axes.m, axes.n))
     k = prod(extent(axes.extent(p)) for p in (*axes.summed, axes.k))
     batch = prod(extent(axes.extent(p)) for p in axes.batch)
     along_k = problem.a.is_k_major + problem.b.is_k_major
-    busy = problem.instructions * _busy_us((batch, m, n, k), c, axes.result.dtype.itemsize, extent.target, along_k)
+    narrow = sum(n for n, f in zip((c.rows, c.columns), (problem.a, problem.b), strict=True) if f.tensor.dtype.is_float and f.tensor.dtype.itemsize < FULL)
+    busy = (problem.instructions + narrow / (c.rows * c.columns)) * _busy_us((batch, m, n, k), c, axes.result.dtype.itemsize, extent.target, along_k)
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, axes.result))
     return Option(c, extent.target.kernel_us(busy, extent.target.dram_us(moved)), block=(BLOCK, 1, 1))
 
