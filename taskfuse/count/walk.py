@@ -248,8 +248,8 @@ class _LaunchWalk:
         return max(self._behind.values(), default=0)
 
     def _widening(self, access: Access, loops: tuple[_Trip, ...]) -> float:
-        """Instructions that widen an element of a vector of 16-bit floats, once for all unrolled iterations that read it: those of loops inside the first one along
-        the vector."""
+        """Instructions that widen an element of a vector of 16-bit floats, once for all unrolled iterations that read it: those of loops inside the first one
+        along the vector."""
         place = self.places[access.buffer]
         if MEDIA[place.memory].has_addresses or not access.index or not (place.dtype.is_float and place.dtype.bits == NARROW):
             return 0.0
