@@ -1,7 +1,8 @@
 """The work of a launch in numbers, and the time that follows from the figures of a target.
 
-Each resource would take some time alone. They work in parallel, so the launch takes the longest of these times: DRAM, L2 cache, the units of
-a multiprocessor, and the longest chain of dependent loads and barriers of a thread.
+Each resource would take some time alone: DRAM, L2 cache, the units of a multiprocessor. They work in parallel, but none of them all the time while another
+one is as busy: the launch takes a norm of these times, or as long as the longest chain of dependent loads and barriers of a thread, once for each block that
+follows another one on its place, which begins with loads of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from taskfuse.target import SECTOR_BYTES, WARP, Target
 
 IN_FLIGHT: Final = 4
 """Trips of a loop whose loads the compiler issues together if no statement prevents it."""
+CHAINS: Final = "chains of one thread"
+"""Of the times of a launch, that which is no resource's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +94,15 @@ class Count:
             "instructions": self.instructions * WARP / target.lanes * share,
             "lookups": self.lookups * share,
             "tensor cores": self.products * share,
-            "chains of one thread": self.chain / target.clock_mhz * waves,
+            CHAINS: (self.chain * waves + target.assumed.block_cycles * (waves - 1)) / target.clock_mhz,
         }
 
     @property
     def us(self) -> float:
         """Microseconds of the launch."""
-        return self.target.kernel_us(*self.times.values())
+        times = self.times
+        waited, power = times.pop(CHAINS), self.target.assumed.resources_norm
+        return self.target.kernel_us(float(sum(t**power for t in times.values()) ** (1 / power)), waited)
 
     def __str__(self) -> str:
         launch = self.launch

@@ -33,6 +33,8 @@ from taskfuse.kir.walk import accesses, walk
 from taskfuse.target import DEFAULT, SECTOR_BYTES, WARP, Target
 
 SEED = 0x5EED
+NARROW = 16
+"""Bits of an element that is computed in 32."""
 
 
 class _Place:
@@ -57,11 +59,12 @@ class _Place:
 
 
 class _Trip(NamedTuple):
-    """A loop: its variable, where that starts, and its step."""
+    """A loop: its variable, where that starts, its step, and how many copies of its body stand one after another: its trips, if it is unrolled."""
 
     var: str
     start: Array
     step: Array
+    copies: float
 
 
 class _LaunchWalk:
@@ -153,7 +156,8 @@ class _LaunchWalk:
         changing, same = self._repeats.of(stmt) if stmt.unroll else (stmt.body, ())
         self._unrolled += stmt.unroll
         self._around += not stmt.unroll
-        self.body(changing, inside, within, (*loops, _Trip(stmt.var, start, step)))
+        copies = float(trips.max()) if stmt.unroll else 1.0
+        self.body(changing, inside, within, (*loops, _Trip(stmt.var, start, step, copies)))
         self.body(same, inside, np.minimum(within, times), loops)
         self._unrolled -= stmt.unroll
         self._around -= not stmt.unroll
@@ -178,6 +182,7 @@ class _LaunchWalk:
             case Compute(op=op, operands=operands, dtype=dtype):
                 narrow = self.places[stmt.out.buffer].dtype
                 code = op.issue_slots(dtype if dtype.bits == 64 else narrow, is_constant=isinstance(operands[-1], Immediate))
+                code += sum(self._widening(o, loops) for o in operands if isinstance(o, Access)) if dtype.bits > NARROW and len(operands) > 1 else 0
             case Choose(cases=cases):
                 for case in cases:
                     if isinstance(case.operand, Access):
@@ -241,6 +246,16 @@ class _LaunchWalk:
     def gathers(self) -> int:
         """The most gathers that a thread waits for one after another, outside of loops."""
         return max(self._behind.values(), default=0)
+
+    def _widening(self, access: Access, loops: tuple[_Trip, ...]) -> float:
+        """Instructions that widen an element of a vector of 16-bit floats, once for all unrolled iterations that read it: those of loops inside the first one
+        along the vector."""
+        place = self.places[access.buffer]
+        if MEDIA[place.memory].has_addresses or not access.index or not (place.dtype.is_float and place.dtype.bits == NARROW):
+            return 0.0
+        along = [any(loop.var in e.free for e in access.index) for loop in loops]
+        inside = loops[along.index(True) :] if True in along else ()
+        return 1 / prod(loop.copies for loop in inside if not any(loop.var in e.free for e in access.index))
 
     def _is_in_registers(self, stmt: Stmt) -> bool:
         """Whether all that a statement reads and writes is."""

@@ -285,17 +285,23 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
 
 def _runs(problem: RowProblem, config: RowConfig, walks: int) -> dict[str, float]:
     """Microseconds for runs of elements that are no row's all: each begins and ends within a sector, but where a block has the next row, too; and a warp looks
-    up the lines of all runs that its threads have, of which those of its rows at one place lie side by side."""
-    if problem.run is None:
-        return {}
+    up the lines of all runs that its threads have, of which those of its rows at one place lie side by side. Across rows, what a block has of each element of
+    its rows is such a run, where the contiguous axis is no multiple of a sector."""
     target, elements = problem.target, problem.rows * problem.columns
-    beside = problem.run * config.rows
     sizes = [*problem.loads * walks, *([problem.store_bytes] if problem.store_bytes else [])]
+    if not problem.is_inner:
+        sizes = [size for size in sizes if problem.turn is not None and problem.turn * problem.width * size % SECTOR_BYTES]
+        beside, asked, rows = config.rows * problem.width, problem.width, min(config.rows, WARP)
+        lines = sum(1 + rows * asked * size / LINE_BYTES for size in sizes) * elements / (asked * rows)
+    elif problem.run is None:
+        return {}
+    else:
+        beside = problem.run * config.rows
+        threads = min(WARP, config.threads)
+        asked, rows = threads * problem.width, min(WARP // threads, config.rows)
+        wide = rows * min(problem.run, asked)
+        lines = sum((1 + asked / problem.run) * max(1, wide * size / LINE_BYTES) for size in sizes) * elements / (asked * rows)
     moved = sum(elements * size * (1 + (SECTOR_BYTES - size) / (beside * size)) for size in sizes if size < SECTOR_BYTES)
-    threads = min(WARP, config.threads)
-    asked, rows = threads * problem.width, min(WARP // threads, config.rows)
-    wide = rows * min(problem.run, asked)
-    lines = sum((1 + asked / problem.run) * max(1, wide * size / LINE_BYTES) for size in sizes) * elements / (asked * rows)
     return {"sectors": moved / target.l2_bytes_per_us, "lines": lines / target.cycles_per_us}
 
 

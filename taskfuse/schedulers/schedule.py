@@ -152,8 +152,11 @@ class Chosen(Generic[ConfigT]):
 
     @property
     def us(self) -> float:
-        """Expected microseconds: by the cost model; by the counted work, if that is far from the roofline."""
-        return self.count.us if self.count is not None and self.is_far else self.option.us
+        """Expected microseconds: by the counted work of its kernel if that is far from the roofline; else by the cost model, or by the counted work if that is
+        more. Of products on tensor cores the cost models know more: what their steps wait for."""
+        if self.count is None or (self.count.products and not self.is_far):
+            return self.option.us
+        return self.count.us if self.is_far else max(self.option.us, self.count.us)
 
     @property
     def is_far(self) -> bool:

@@ -4,7 +4,8 @@
     tiles    [blocks: the same                            | row of threads, thread, row unrolled, vector along the rows]
 
 Each such input passes through a tile in Shared memory: read along its own contiguous axis, in vectors, and taken out of it element by element along
-that of the outputs. The chunks of a tile's rows are permuted by XOR, so that neighbors along either axis lie in different banks; tiles of few rows are not.
+that of the outputs. What several outputs take of an input at the same places passes through one tile. The chunks of a tile's rows are permuted by XOR, so that
+neighbors along either axis lie in different banks.
 
 What the sides of a tile are is said in :mod:`taskfuse.schedulers.tile_sides`: one axis of the outputs, several that follow one another in memory, as rows and
 columns of an image do in NCHW and NHWC, or digits of axes, as where patches become an image.
@@ -12,15 +13,17 @@ columns of an image do in NCHW and NHWC, or digits of axes, as where patches bec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 from typing import ClassVar
 
+from taskfuse.ir import atoms
+from taskfuse.ir.expr import FirstValid, Pointwise, padded_read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import needed
+from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -28,12 +31,14 @@ from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import (
     Leaf,
+    OutputWork,
     align,
     ancestors,
     at_readers,
     bind_vectors,
     divides,
     follow,
+    recompute_all,
     registers,
     vector_fits,
     widest,
@@ -45,12 +50,15 @@ from taskfuse.schedulers.pointwise import MAX_CODE, check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
 from taskfuse.schedulers.tile_sides import AxisDigit, Sides, tile_sides, turned_along
-from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, Target
+from taskfuse.target import ASYNC_BYTES, BANK_BYTES, BANKS, DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, WARP, Target
 
 THREADS = 256
 """Of a block; twice as many where a thread would have more code than :data:`MAX_CODE`, and thus registers for the results of few warps."""
-CHUNKS = 8
-"""Chunks of a vector's size that are permuted with one another: 128 bytes, all banks."""
+HALF_GAIN = 0.95
+"""The most time with half the columns, relative to that with all, for which tiles are halved: their rows are half as many sectors."""
+FLAT_CODE, TILE_CODE, TURNED_CODE = 6, 3, 4
+"""Instructions beside those that compute: of an access of a vector along the outputs; of an element of a tile; of an access of a vector along its rows. From
+the machine code of transposes of one to five tensors with odd extents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,25 +124,64 @@ def transpose(
     total = work(fusion, extent, turned=True)
     script = Script(fusion)
     script.comment("each tensor at its readers' points")
+    _share(script)
     leaves = align(script, fusion)
     tiles = [leaf for leaf in leaves if turned_along(fusion, leaf) == along]
-    size = config.tile if config else _columns(tiles)
-    sides = tile_sides(fusion, tiles, config.height if config else size, size)
-    if sides is None:
+    given = [] if config is None else [(config.tile, config.height)]
+    ways: list[tuple[float, TransposeConfig, Sides]] = []
+    for tile, height in given or [(n, n) for n in _columns(tiles)]:
+        if (sides := tile_sides(fusion, tiles, height, tile)) is not None:
+            way = config or _choose(fusion, leaves, tiles, sides, tile, extent)
+            ways.append((_us(fusion, leaves, tiles, sides, way, total, extent), way, sides))
+    if not ways:
         raise refuse(fusion, "transpose", "its inputs are contiguous along one axis, and differ in others", "tf.schedulers.pointwise")
-    chosen = config or _choose(fusion, leaves, tiles, sides, extent)
+    us, chosen, sides = next((way for way in ways[1:] if way[0] < HALF_GAIN * ways[0][0]), ways[0])
     needed_bytes = chosen.tile * chosen.height * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
     if needed_bytes > extent.room:
         raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")
     _schedule(script, leaves, tiles, sides, chosen)
-    us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
-    us = max(us, extent.target.kernel_us(extent.target.issue_us(issued(fusion, chosen.vector, extent, is_sunk=False) * _padding(sides, chosen, extent))))
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     turned = ", ".join(leaf.reads[0].tensor.name for leaf in tiles)
     others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))
     options = tuple(Option(c, us, block=(c.threads, 1, 1)) for c in dict.fromkeys(others))
     problem = f"{shape}, axis {along.axis} of the outputs is the last of {turned}"
     return Chosen("transpose", problem, options[0], options, config is not None, script.text)
+
+
+def _share(script: Script) -> None:
+    """Let tensors that read the same elements of an input, each alone, read one copy of them; and those that choose another number than 0 where there is no
+    element, a copy that has 0 there, as asynchronous copies write it."""
+    recompute_all(script, script.fusion)
+    alike: dict[Hashable, list[tuple[TensorView, TensorView]]] = {}
+    for expr in needed(script.fusion):
+        reads = storage_reads(script.fusion, expr)
+        if isinstance(expr, FirstValid | Pointwise) and len(reads) == 1 and reads[0].tensor.is_input:
+            (read,) = reads
+            key = read.tensor, read.index, read.valid, tuple(a.extent for a in expr.output.root)
+            alike.setdefault(key, []).append((read.tensor, expr.output))
+    for found in alike.values():
+        source, reader = found[0]
+        expr = script.fusion.definition(reader)
+        if len(found) > 1 or (isinstance(expr, FirstValid) and padded_read(expr) is None):
+            script.recompute(source, [reader for _, reader in found])
+
+
+def _us(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, config: TransposeConfig, total: OutputWork, extent: Sizes) -> float:
+    """Microseconds by the bytes, the instructions, and the passes through caches and Shared memory; tiles at an end have all of these of a whole tile."""
+    target, power = extent.target, extent.target.assumed.resources_norm
+    elements = extent.elements(fusion.outputs[0]) * _padding(sides, config, extent)
+    flat = [out.dtype.itemsize for out in fusion.outputs]
+    flat += [r.tensor.dtype.itemsize for leaf in leaves if leaf not in tiles for r in leaf.reads]
+    turned = [leaf.tensor.dtype.itemsize for leaf in tiles]
+    lanes = min(WARP, config.tile // config.vector)
+    passes = sum(max(size / BANK_BYTES, 1 / config.vector) for size in flat)
+    passes += sum(2 * max(size / BANK_BYTES, 1 / config.turned) + max(1, lanes / _permuted(size, config)[2]) for size in turned)
+    code = FLAT_CODE * len(flat) / config.vector + len(turned) * (TILE_CODE + TURNED_CODE / config.turned)
+    code = code * elements + issued(fusion, config.vector, extent, is_sunk=False) * elements / max(1, extent.elements(fusion.outputs[0]))
+    together = min(VECTOR_BYTES, min(config.vector, config.turned) * widest(fusion, leaves))
+    memory = target.dram_us(total.loaded + total.stored, target.assumed.load_share(together))
+    times = memory, passes * elements / WARP / target.cycles_per_us, target.issue_us(code)
+    return max(target.kernel_us(sum(t**power for t in times) ** (1 / power)), total.us(together))
 
 
 def _padding(sides: Sides, config: TransposeConfig, extent: Sizes) -> float:
@@ -153,12 +200,13 @@ def turned_digit(fusion: Fusion) -> AxisDigit | None:
     return max(bytes_of, key=lambda digit: (bytes_of[digit], digit.axis), default=None)
 
 
-def _columns(tiles: Sequence[Leaf]) -> int:
-    """Columns of a tile: rows of as many elements fill all banks."""
-    return max(64, CHUNKS * VECTOR_BYTES // min(leaf.tensor.dtype.itemsize for leaf in tiles))
+def _columns(tiles: Sequence[Leaf]) -> tuple[int, int]:
+    """Columns of a tile: as many as fill all banks; and half of them, of which fewer are past an end."""
+    most = max(64, BANKS * BANK_BYTES // min(leaf.tensor.dtype.itemsize for leaf in tiles))
+    return most, most // 2
 
 
-def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, extent: Sizes) -> TransposeConfig:
+def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides: Sides, tile: int, extent: Sizes) -> TransposeConfig:
     chunk = VECTOR_BYTES // widest(fusion, leaves)
     facts, shape = fusion.facts(), fusion.outputs[0].shape
     vector = turned = chunk
@@ -167,11 +215,11 @@ def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sides
     while turned > 1 and not all(vector_fits(fusion, leaf, turned, sides.digits[sides.rows[-1]].axis) for leaf in tiles):
         turned //= 2
     narrowest = min(leaf.tensor.dtype.itemsize for leaf in tiles)
-    tile, rows = _columns(tiles), sides.extent(sides.rows)
+    rows = sides.extent(sides.rows)
     height = 1 << (extent(rows).bit_length() - 1)  # no more rows than there are, where they fill vectors
     if not isinstance(rows, Const) or height >= tile or height < turned or height * narrowest < SECTOR_BYTES:
         is_long = tile * tile // THREADS * sum(cost(e) for e in needed(fusion)) > MAX_CODE
-        return TransposeConfig(tile, 2 * THREADS if is_long else THREADS, vector, turned)
+        return TransposeConfig(tile, min(2 * THREADS if is_long else THREADS, tile * tile // max(vector, turned)), vector, turned)
     return TransposeConfig(tile, min(THREADS, height * tile // max(vector, turned)), vector, turned, height)
 
 
@@ -182,9 +230,11 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sid
     others = [leaf for leaf in leaves if leaf not in tiles]
     registers(script, outputs, [leaf.tensor for leaf in others], config.vector)
     script.comment("tiles in Shared memory; neighbors along the rows of one are neighbors in its input")
+    is_async = [_is_async(fusion, leaf, config) for leaf in tiles]
+    loads = {tv: script.new(tv, "cache_before") for tv, goes in zip(shared, is_async, strict=True) if not goes}
     for tv in shared:
         script.on(tv).set_memory_type(MemoryType.Shared)
-    left = [e.output for e in needed(fusion) if not among(e.output, outputs) and not among(e.output, shared)]
+    left = [e.output for e in needed(fusion) if not among(e.output, (*outputs, *shared, *loads.values()))]
     blocks = len(sides.digits) - len(sides.rows) - len(sides.columns) + 2
     for out in outputs:
         _tiles(script, out, sides, config)
@@ -195,19 +245,28 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], sid
     for tv in shared:
         _tiles(script, tv, sides, config)
         script.on(tv).reorder({blocks + 1: blocks})
-        chunk = VECTOR_BYTES // tv.dtype.itemsize
-        if min(config.tile, config.height) >= CHUNKS * chunk:
-            _permute(script, tv, chunk)
+        _permute(script, tv, config)
         _threads(script, tv, blocks, config.threads, config.height // config.turned, config.turned)
+        if tv in loads:
+            follow(script, tv, [loads[tv]])
     script.comment("vectors; everything else inlined as deep as possible")
-    if config.turned > 1:
-        for tv in shared:
+    for tv, goes in zip(shared, is_async, strict=True):
+        if goes:
+            script.on(tv).set_atom(atoms.CP_ASYNC, [len(tv.loop) - 1] if config.turned > 1 else [])
+        elif config.turned > 1:
             script.on(tv).bind(-1, P.Vectorize)
+            script.on(loads[tv]).bind(-1, P.Vectorize)
     bind_vectors(script, others, outputs, config.vector)
-    if inner := [e.output for e in needed(fusion) if not among(e.output, (*outputs, *shared, *(o.tensor for o in others)))]:
+    if inner := [e.output for e in needed(fusion) if not among(e.output, (*outputs, *shared, *loads.values(), *(o.tensor for o in others)))]:
         script.inline_most(inner)
-    script.inline_at([leaf.tensor for leaf in others], blocks + 2)
+    script.inline_at([*(leaf.tensor for leaf in others), *loads.values()], blocks + 2)
     script.inline_at(shared, blocks)
+
+
+def _is_async(fusion: Fusion, leaf: Leaf, config: TransposeConfig) -> bool:
+    """Whether asynchronous copies fill a tile: all that a thread loads is under way at once, though each of its elements has a guard."""
+    is_copied = leaf.is_copy or padded_read(fusion.definition(leaf.tensor)) is not None
+    return is_copied and config.turned * leaf.tensor.dtype.itemsize in ASYNC_BYTES
 
 
 def _tiles(script: Script, out: TensorView, sides: Sides, config: TransposeConfig) -> None:
@@ -237,10 +296,23 @@ def _threads(script: Script, tv: TensorView, blocks: int, threads: int, lanes: i
     call.bind(blocks, P.TIDx).bind(blocks + 1, P.TIDx).bind(blocks + 2, P.Unroll)
 
 
-def _permute(script: Script, tv: TensorView, chunk: int) -> None:
-    """A tile's axes [rows, columns] of its input as [rows/chunk/8, 8, chunk, columns/chunk/8, 8, chunk], the second 8 permuted by the first."""
+def _permuted(size: int, config: TransposeConfig) -> tuple[int, int, int]:
+    """Rows of a chunk, columns of a step, and chunks that are permuted with one another, of a tile with elements of ``size`` bytes."""
+    line = BANKS * BANK_BYTES
+    chunk = max(config.turned, WARP * config.vector // config.tile, BANK_BYTES // size)
+    step = max(config.vector, line // (config.height * size))
+    return chunk, step, max(1, min(min(line // size, config.height) // chunk, config.tile // step))
+
+
+def _permute(script: Script, tv: TensorView, config: TransposeConfig) -> None:
+    """A tile's axes [columns, rows], the last one contiguous in its input, as [columns/step/n, n, step, rows/chunk/n, n, chunk], the second n permuted by the
+    first. Lanes of a warp that take elements out of the tile are ``vector`` columns apart, and where these lanes are few, the others are neighbors along the
+    rows: a chunk has these, and what a thread writes together. Its n chunks are all banks, or all of a column, of which several then share the banks."""
+    chunk, step, n = _permuted(tv.dtype.itemsize, config)
+    if n < 2:
+        return
     call = script.on(tv)
-    steps = (("split", -1, chunk), ("split", -2, CHUNKS), ("split", -4, chunk), ("split", -5, CHUNKS), ("swizzle", -5, -2))
+    steps = (("split", -1, chunk), ("split", -2, n), ("split", -4, step), ("split", -5, n), ("swizzle", -5, -2))
     builder, text = allocation(tv), f"tf.allocation({call.name})"
     for method, *given in steps:
         getattr(builder, method)(*given)

@@ -157,3 +157,12 @@ def test_gathers_whose_indices_are_known_go_out_together() -> None:
     assert 2 <= waits < 4  # instructions take the rest
     assert long.reads["tv0"].fetched == long.reads["tv0"].bytes
     assert long.lookups < 4 * 2 * 9 * 32768 / 32  # two lines of a gather, not 32
+
+
+def test_elements_of_16_bits_are_widened_once_for_all_that_read_them() -> None:
+    """Four rows of a factor in bfloat16, each for two columns: half an instruction beside each multiplication."""
+    head = "KERNEL k(x: bfloat16[32, 4]) -> (y: float32[32, 4])\n  GRID (1, 1, 1)  BLOCK (32, 1, 1)\n"
+    local = "  LOCAL a: {}[4]\n  LOCAL b: float32[2]\n  LOCAL c: float32[4, 2]\n\n"
+    body = "FOR i in 0..4 UNROLL:\n  FOR j in 0..2 UNROLL:\n    c[i, j] = fma(a[i], b[j], c[i, j])\n"
+    narrow, wide = (count(parse_kernel(head + local.format(dtype) + body)).instructions for dtype in ("bfloat16", "float32"))
+    assert (wide, narrow) == (8, 12)

@@ -149,6 +149,16 @@ def test_short_runs_cost_parts_of_sectors_and_lines() -> None:
     assert estimate(replace(whole, run=9), RowConfig(32, 8, 8)).us < short  # the next rows have the rest of the sectors
 
 
+def test_rows_at_odd_places_are_many_to_a_block() -> None:
+    """Across an axis of 321 float32 each block begins and ends within a sector of every element of its rows; of 320 none does."""
+    odd = RowProblem(64 * 321, 336, 1, False, phases=3, loads=(4,), store_bytes=4, held=((Keep.REGISTERS, 4),), turn=321)
+    even = replace(odd, rows=64 * 320, turn=320)
+    narrow, wide = RowConfig(16, 8, 21, 1, Keep.REGISTERS), RowConfig(16, 32, 21, 1, Keep.REGISTERS)
+    assert estimate(odd, narrow).us > 1.2 * estimate(odd, wide).us
+    assert estimate(even, narrow).us < 1.05 * estimate(even, wide).us
+    assert rank(odd)[0].config.rows >= 32
+
+
 def test_rows_of_a_warp_share_the_lines_of_their_runs() -> None:
     """Windows of 2 x 2: a warp has 16 of them, whose elements lie in two stretches of memory."""
     windows = RowProblem(1 << 24, 4, width=2, loads=(4,), store_bytes=4)

@@ -97,13 +97,17 @@ def test_candidates_that_cost_the_same_are_no_table() -> None:
     assert replace(chosen(), alternatives=(FAST, replace(SLOW, us=1.0))).explain() == "rows of 8 rows: chosen: fast"
 
 
-def test_a_count_is_believed_where_it_is_far_from_the_roofline() -> None:
+def test_a_count_is_believed_where_it_is_more() -> None:
     made = fusion([8, 64])
     tf.schedulers.pointwise(made)
     found = count(tf.lower(made), {}, DEFAULT)
     near, far = chosen().counted(found, found.us / SANE), chosen().counted(found, found.us / (2 * SANE))
-    assert (near.is_far, near.us) == (False, FAST.us)
+    assert (near.is_far, near.us) == (False, found.us)
     assert (far.is_far, far.us) == (True, found.us)
+    assert found.us > FAST.us
+    assert replace(near, option=SLOW).us == SLOW.us
+    multiplied = replace(found, products=1.0)  # by tensor cores
+    assert chosen().counted(multiplied, found.us / SANE).us == FAST.us
     assert near.expected_by_count().us == found.us
     assert near.expected_by_count().alternatives == (near.expected_by_count().option, SLOW)
     assert "6.0 times its roofline of" in far.explain()

@@ -105,6 +105,23 @@ def test_half_a_warp_reads_an_address_of_each_factor_twice() -> None:
     assert ["threadIdx.x % 2" in line for line in reads] == [False, True]
 
 
+@pytest.mark.parametrize(("size", "across"), [((43008, 14, 64), 8), ((14, 43008, 64), 32), ((4096, 4096, 64), 16)])
+def test_few_columns_or_rows_fill_narrow_tiles(size: tuple[int, int, int], across: int) -> None:
+    config = tf.schedulers.simt_gemm(product(*size)).config
+    assert config.across == across
+
+
+@pytest.mark.parametrize(("across", "turned"), [(8, ""), (32, "b")])
+def test_threads_along_either_side(across: int, turned: str) -> None:
+    check(product(35, 18, 9, turned), SimtGemmConfig(1, 1, depth=8, across=across))
+
+
+def test_a_tile_has_threads_along_both_sides() -> None:
+    assert SimtGemmConfig(8, 4, across=8).tile == (256, 32)
+    with pytest.raises(UnsupportedError, match="256 threads along the columns"):
+        SimtGemmConfig(across=256)
+
+
 def test_several_axes_that_are_summed() -> None:
     with tf.Fusion("summed") as fusion:
         a, b = T([3, 32, 9], name="a"), T([3, 9, 20], name="b")

@@ -143,3 +143,57 @@ def test_threads_of_much_code_have_fewer_elements() -> None:
                 y = tf.relu(y * 0.5)
             fusion.add_output(y)
     assert [tf.schedulers.transpose(fusion).config.threads for fusion in (long, short)] == [512, 256]
+
+
+def test_outputs_that_take_the_same_elements_share_a_tile() -> None:
+    """Two outputs of sums over moving windows, each of which reads the running sums before and behind a window."""
+    with tf.Fusion("moving") as fusion:
+        sums, x = tf.define_tensor([2, 40, 33], name="sums"), tf.define_tensor([2, 36, 33], name="x")
+        padded = tf.pad(sums, ((0, 0), (1, 0), (0, 0)))
+        mean = (padded[:, 5:] - padded[:, :-5]) / 5
+        fusion.add_output(tf.permute(mean, [0, 2, 1]))
+        fusion.add_output(tf.permute(x - mean, [0, 2, 1]))
+    step = checked(fusion, [array(2, 40, 33), array(2, 36, 33)]).steps[0]
+    assert step.schedule.scheduler == "transpose"
+    assert step.schedule.code.count("set_memory_type(MemoryType.Shared)") == 3
+
+
+BANKS: list[tuple[tf.DType, TransposeConfig, float]] = [
+    (tf.float32, TransposeConfig(64, 256, 4, 1), 6),
+    (tf.float32, TransposeConfig(64, 256, 1, 1), 6),
+    (tf.float32, TransposeConfig(32, 64, 4, 4), 6),
+    (tf.bfloat16, TransposeConfig(64, 256, 1, 1), 6),
+    (tf.bfloat16, TransposeConfig(64, 256, 4, 4, rows=16), 9),
+]
+
+
+@pytest.mark.parametrize(("dtype", "config", "most"), BANKS)
+def test_lanes_find_the_elements_of_tiles_in_different_banks(dtype: tf.DType, config: TransposeConfig, most: float) -> None:
+    """Of 32 elements: lines of loads and stores, a pass to write them, and one or two to read them, however long vectors and rows of a tile are."""
+    fusion = transposed(dtype, 320, 256)
+    tf.schedulers.transpose(fusion, config)
+    assert count(tf.lower(fusion)).lookups * 32 / (320 * 256) < most
+
+
+@pytest.mark.parametrize("fill", [0.0, 1.0])
+def test_copies_into_tiles_are_under_way_together(fill: float) -> None:
+    """Also those of a padded input, where the tile has zeros, and what reads it has another number."""
+    with tf.Fusion("padded") as fusion:
+        fusion.add_output(tf.exp(tf.pad(tf.define_tensor([33, 35], name="x"), ((0, 3), (1, 0)), value=fill).T))
+    step = checked(fusion, [array(33, 35)]).steps[0]
+    assert "atoms.CP_ASYNC" in step.schedule.code
+
+
+def test_elements_too_small_for_asynchronous_copies_pass_through_registers() -> None:
+    fusion = transposed(tf.bfloat16, 65, 67)
+    tf.schedulers.transpose(fusion)
+    text = str(tf.lower(fusion))
+    loads, stores = text.index("= copy.float32(x["), text.index("SYNC block")
+    assert text[loads:stores].count("UNROLL") == 1  # all are loaded before the first is written
+
+
+def test_tiles_are_halved_where_many_would_be_past_an_end() -> None:
+    def tile(columns: int) -> int:
+        return tf.schedulers.transpose(transposed(tf.float32, columns, 1 << 20)).config.tile
+
+    assert [tile(columns) for columns in (64, 65)] == [64, 32]
