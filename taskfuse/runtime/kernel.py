@@ -20,6 +20,7 @@ from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.lowering.plan_text import dumper
 from taskfuse.options import Backend, read_options
+from taskfuse.passes.early_reads import ReadEarly
 from taskfuse.runtime.executable import BACKENDS, Executable
 from taskfuse.sim import simulate
 
@@ -334,12 +335,15 @@ class Maker:
         )
 
     def in_place(self, run: Executable) -> Executable:
-        """The executable of one kernel that writes outputs into the arrays of inputs, each if this is proved right."""
+        """The executable of one kernel that writes outputs into the arrays of inputs, each if this is proved right, where inputs are read as soon as may be."""
         for output, source in self.into:
             if isinstance(run, CompiledKernel):
                 kernel = run.kernel
                 kernel = replace(kernel, params=tuple(replace(p, into=source) if p.name == output and isinstance(p, TensorParam) else p for p in kernel.params))
-                run = run.of(kernel) if kernel.verify().is_proved else run
+                for form in (kernel, ReadEarly(source).run(kernel)):
+                    if form.verify().is_proved:
+                        run = run.of(form)
+                        break
         return run
 
     def remembered(self, interface: KernelInterface, schedule: Schedule | None, standing: Standing) -> CompiledKernel:
