@@ -19,17 +19,17 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class ReadEarly:
-    """Begin each list of statements with its reads of an array into registers.
+    """Begin each list of statements with its reads of some arrays into registers.
 
-    Requires: a verified kernel that reads ``source`` and writes to its array last, or not at all. Ensures: the same values: what moves reads inputs alone and
-    writes registers that nothing before it accesses.
+    Requires: a verified kernel that writes to the arrays of ``sources``, if at all, behind all that reads them. Ensures: the same values: what moves reads
+    inputs alone, and writes registers that nothing before it accesses.
 
     Attributes:
-        source: the name of an input.
+        sources: the names of inputs.
     """
 
     name: ClassVar[str] = "read-early"
-    source: str
+    sources: frozenset[str]
 
     def run(self, kernel: Kernel) -> Kernel:
         """The kernel with early reads."""
@@ -43,7 +43,7 @@ class ReadEarly:
         for stmt in body:
             reads, writes = _buffers(stmt)
             if (
-                self.source in reads
+                reads & self.sources
                 and reads <= inputs
                 and writes <= registers - accessed
                 and all(isinstance(s, For | If | Compute | VectorCopy) for s in walk(stmt))

@@ -336,14 +336,19 @@ class Maker:
 
     def in_place(self, run: Executable) -> Executable:
         """The executable of one kernel that writes outputs into the arrays of inputs, each if this is proved right, where inputs are read as soon as may be."""
-        for output, source in self.into:
-            if isinstance(run, CompiledKernel):
-                kernel = run.kernel
-                kernel = replace(kernel, params=tuple(replace(p, into=source) if p.name == output and isinstance(p, TensorParam) else p for p in kernel.params))
-                for form in (kernel, ReadEarly(source).run(kernel)):
-                    if form.verify().is_proved:
-                        run = run.of(form)
-                        break
+        if not isinstance(run, CompiledKernel):
+            return run
+        every = [dict(self.into)] if len(self.into) > 1 else []
+        for into in (*every, *({output: source} for output, source in self.into)):  # all at once, or else one after another
+            kernel = replace(
+                run.kernel, params=tuple(replace(p, into=into[p.name]) if isinstance(p, TensorParam) and p.name in into else p for p in run.kernel.params)
+            )
+            for form in (kernel, ReadEarly(frozenset(into.values())).run(kernel)):
+                if form.verify().is_proved:
+                    run = run.of(form)
+                    break
+            if len(run.kernel.in_place) == len(self.into):
+                break
         return run
 
     def remembered(self, interface: KernelInterface, schedule: Schedule | None, standing: Standing) -> CompiledKernel:

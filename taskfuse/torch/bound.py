@@ -181,7 +181,7 @@ def _written(
     launches: Sequence[tuple[RecordedLaunch, tuple[LaunchedArray, ...]]],
     args: Sequence[Any],
     distances: Sequence[tuple[int, int, int]],
-    new: Mapping[int, Any],
+    made: Mapping[int, Any],
     results: Sequence[str],
     end: int,
     otherwise: BoundCall,
@@ -205,7 +205,7 @@ def _written(
     if any(launch.plan.guarded for launch, _ in launches):
         lines += ["    if not is_current(device):", f"        return otherwise({', '.join([*names, '*rest'])})"]
     lines.append(f"    stream = current({first.plan.ordinal})")
-    for k, y in new.items():
+    for k, y in made.items():
         scope |= {f"empty{k}": allocator(y.device), f"dtype{k}": y.dtype}
         lines += [f"    y{k} = empty{k}({tuple(y.shape)}, {tuple(y.stride())}, dtype{k})", f"    b{k} = y{k}.data_ptr()"]
     if end:

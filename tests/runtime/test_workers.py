@@ -124,5 +124,9 @@ def test_they_end() -> None:
 def test_as_many_as_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that may use one core of many compiles by itself."""
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+
+    def one(_: int) -> set[int]:
+        return {3}
+
+    monkeypatch.setattr(os, "sched_getaffinity", one)
     assert start() is None

@@ -30,7 +30,11 @@ def test_parameters_and_buffers_are_not_copied(train: bool) -> None:
         return gm
 
     model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5, affine=False))
-    run = torch.compile(model, backend=lambda gm, example: aot_module_simplified(gm, example, fw_compiler=compiler, keep_inference_input_mutations=True))
+
+    def backend(gm: Any, example: Any) -> Any:
+        return aot_module_simplified(gm, example, fw_compiler=compiler, keep_inference_input_mutations=True)
+
+    run = torch.compile(model, dynamic=False, backend=backend)
     with torch.set_grad_enabled(train):
         run(torch.randn(4, 3))
     assert sorted(found[0]) == ["[5, 3]", "[5]", "[5]", "[5]", "[]"], "not the batch of 4"
