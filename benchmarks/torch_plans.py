@@ -25,6 +25,7 @@ from taskfuse.target import H200
 from taskfuse.torch.compilation import GraphReport, copied, ops_of, planned_regions
 from taskfuse.torch.decompositions import decompositions
 from taskfuse.torch.fates import NUMBER, NodeKind
+from taskfuse.torch.in_place import take_copies
 from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.program import GraphProgram
 from taskfuse.torch.reports import Report
@@ -44,6 +45,7 @@ def plan(name: str, case: Case, given: Any) -> None:
         def compiler(gm: Any, _: Any) -> Any:
             nonlocal fusions
             made = planned(gm.graph, PartitionLimits("cpu", **{k: v for k, v in json.loads(given.options).items() if k in ("products", "least", "most")}))
+            take_copies(gm.graph, made)
             fusions += len(made.regions)
             if given.compile:
                 print(f"  {kind}: {compiled(gm)}", flush=True)

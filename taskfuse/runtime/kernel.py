@@ -10,7 +10,7 @@ import numpy as np
 
 from taskfuse.cuda.present import found
 from taskfuse.dump import dump
-from taskfuse.errors import InputError, LaunchError, OutputError, UnsupportedError, shown
+from taskfuse.errors import InputError, LaunchError, OutputError, UnsupportedError, VerifyError, shown
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
@@ -344,7 +344,7 @@ class Maker:
                 run.kernel, params=tuple(replace(p, into=into[p.name]) if isinstance(p, TensorParam) and p.name in into else p for p in run.kernel.params)
             )
             for form in (kernel, ReadEarly(frozenset(into.values())).run(kernel)):
-                if form.verify().is_proved:
+                if _is_proved(form):
                     run = run.of(form)
                     break
             if len(run.kernel.in_place) == len(self.into):
@@ -365,6 +365,14 @@ class Maker:
     def asked(self) -> tuple[object, ...]:
         """The inputs of its kernels besides the fusion."""
         return self.backend, self.arch, self.fast_math, self.options, self.into
+
+
+def _is_proved(kernel: Kernel) -> bool:
+    """Whether a kernel that a pass made is one, and proved."""
+    try:
+        return kernel.verify().is_proved
+    except VerifyError:
+        return False
 
 
 def check_backend(backend: str) -> None:

@@ -24,7 +24,7 @@ from taskfuse.torch.aliases import aliases
 from taskfuse.torch.biases import separate_biases
 from taskfuse.torch.fates import GraphPartition, NodeKind
 from taskfuse.torch.importer import ImportedRegion, imported
-from taskfuse.torch.in_place import take_copies, without_overwriting
+from taskfuse.torch.in_place import leave_copies, take_copies, without_overwriting
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.measuring import Measurement
 from taskfuse.torch.metadata import Refused, members
@@ -219,7 +219,8 @@ def _regions(gm: GraphModule, plan: GraphPartition) -> dict[int, ImportedRegion]
         if not refused:
             return with_passed_views(plan, found, every, cache(lambda: aliases(gm.graph, known)))
         for number, reason in refused.items():
-            plan.dissolve(number, reason)
+            if not leave_copies(plan, number, reason):
+                plan.dissolve(number, reason)
 
 
 def _keys(regions: dict[int, ImportedRegion], settings: Settings) -> dict[int, Key]:

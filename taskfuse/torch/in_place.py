@@ -3,7 +3,8 @@
 AOTAutograd makes an update of an argument (a parameter in a step of an optimizer, a running mean, a cache of keys) a new tensor, and a copy into the argument
 at the end of the graph. The region that makes the tensor takes the copy if everything else that reads the argument can run before it. The fusion's result is
 then written into its input; what the fusion itself reads there is what was there before. A kernel that cannot be proved to read each element before it is
-overwritten leaves the copy to torch after all (:attr:`taskfuse.torch.kernels.Compiled.stored`).
+overwritten leaves the copy to torch after all (:attr:`taskfuse.torch.kernels.Compiled.stored`). AOTAutograd counts the versions of arguments that a graph
+writes to, however it does.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ def take_copies(graph: Graph, plan: GraphPartition) -> None:
         before = _readers(copy, number, sharing[target.meta["val"].untyped_storage()._cdata], place, plan)
         if before is not None and not _follow(before, number, plan):
             plan.take(copy, number, before)
+
+
+def leave_copies(plan: GraphPartition, number: int, reason: str) -> bool:
+    """Leave the copies of a region to torch, for instance as no fusion of it with them can be made. False if it has none."""
+    copies = [node for node in plan.regions[number] if node.target is COPY]
+    for copy in copies:
+        plan.leave(copy, reason)
+    return bool(copies)
 
 
 def without_overwriting(plan: GraphPartition, regions: Mapping[int, ImportedRegion], compiled: Mapping[int, Compiled]) -> dict[int, ImportedRegion]:

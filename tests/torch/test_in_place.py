@@ -9,10 +9,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import taskfuse as tf
 from taskfuse.errors import OutputError
 from taskfuse.torch.compilation import GraphReport
 from taskfuse.torch.fates import WRITES
 from taskfuse.torch.in_place import OVERWRITES
+from taskfuse.torch.metadata import Refused
 from taskfuse.torch.reports import explain
 from taskfuse.torch.settings import Settings
 from tests.calls import Of
@@ -122,6 +124,20 @@ def test_a_kernel_that_would_overwrite_what_it_reads_leaves_the_copy_to_torch() 
     settings = Settings(strict=True, run="simulator", cache=False)
     assert written(turned, torch.randn(6, 4), settings=settings)[1] == [OVERWRITES]
     assert not written(alone, torch.randn(6, 4), settings=settings)[1]
+
+
+def test_what_no_fusion_writes_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    add_output = tf.Fusion.add_output
+
+    def refusing(self: tf.Fusion, *tensors: Any, into: Any = None, **more: Any) -> None:
+        if into is not None:
+            raise Refused("it is a table")
+        add_output(self, *tensors, **more)
+
+    monkeypatch.setattr(tf.Fusion, "add_output", refusing)
+    found, left = written(lambda x: x.mul_(2).sum() + 1, torch.randn(4, 4))
+    assert left == ["it is a table"]
+    assert len(found.fusions) == 1
 
 
 def test_arguments_that_overlap_one_that_is_written() -> None:
