@@ -300,7 +300,8 @@ def dynamic(name: str, case: Case, given: Any) -> None:
     right, counts, theirs = True, list[tuple[int, int]](), list[int]()
     firsts: dict[str, list[float]] = {k: [] for k in by}
     times: dict[str, list[float]] = {k: [] for k in by}
-    for batch, length in sizes_of(whole[0].shape, name in ANY_LENGTH):
+    sizes = sizes_of(whole[0].shape, name in ANY_LENGTH)
+    for batch, length in sizes:
         parts = [torch.cat([x, x])[:batch] if k else torch.cat([x, x])[:batch, :length] for k, x in enumerate(whole)]
         inputs = tuple(x.clone(memory_format=torch.contiguous_format) for x in parts)  # a view would have a guard on what it is a view of
         exact = step(finer, tuple(x.double() if x.is_floating_point() else x for x in inputs), given.train)
@@ -330,7 +331,8 @@ def dynamic(name: str, case: Case, given: Any) -> None:
     if theirs:
         ratios = [b / a for a, b in zip(times["ours"], times["theirs"], strict=True)]
         text += f"; theirs {theirs[0]} graphs, {sum(theirs[1:])} more later{called(firsts['theirs'])}"
-        text += f"; theirs/ours {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f}"
+        slowest = sizes[ratios.index(min(ratios))]
+        text += f"; theirs/ours {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f} at {slowest[0]} x {slowest[1]}"
     print(text, flush=True)
 
 
