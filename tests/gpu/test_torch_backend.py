@@ -166,6 +166,25 @@ def test_each_size_has_a_recording_of_its_own(train: bool) -> None:
             torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
 
 
+def test_updates_in_place() -> None:
+    """A step of an optimizer: parameters at odd addresses, of equal shapes and others."""
+
+    def step(parameters: list[Any], moments: list[Any], gradients: list[Any]) -> None:
+        for p, m, g in zip(parameters, moments, gradients, strict=True):
+            m.mul_(0.9).add_(g)
+            p.sub_(m * 0.1)
+
+    run = compiled(step)
+    for start in (0, 1, 4, 1, 0):
+        whole = torch.randn(3, 2 * 4096 + 8, device="cuda")
+        other = whole.clone()
+        for f, memory in ((run, whole), (step, other)):
+            rows = [[x[start : start + 4096].view(64, 64), x[start + 4096 :][:96]] for x in memory]
+            for _ in range(3):
+                f(*rows)
+        torch.testing.assert_close(whole, other)
+
+
 def test_running_statistics_of_a_recording() -> None:
     """A recorded graph writes to buffers, which are at the same addresses in each call; its parameters are not copied."""
     model, other = (torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.BatchNorm1d(48)).cuda() for _ in range(2))
