@@ -1,11 +1,24 @@
 """Models through ``torch.compile(backend="taskfuse")``: right, how much of them, how fast, against eager and Inductor.
 
-    python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--autotune] [--small] [--host] [--dynamic] [--plan [--compile]]
-        [--options JSON]
+    python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--autotune] [--first-calls N] [--small] [--host] [--dynamic]
+        [--seconds 100] [--alone] [--mode MODE] [--options JSON]
 
-Random weights, real widths, two blocks each. *Right* is torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within
-a factor. Times are medians of 20 times of 3 calls between events, taken in turn; *host* is how long the host needs for a call on an idle GPU.
-``--host`` runs the reference on the host, for small sizes: no times.
+Random weights, real widths, two blocks each. The columns of the table:
+
+- *right*: by torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within a factor.
+- *fused*, *chosen*, *lacks*: the shares of the ops that compute, convolutions left out, that are in fusions; that taskfuse has fusions of, but leaves to torch,
+  whose kernel is expected to be as fast, as most matrix products; and that it has none of. *Coverage* is the first two together.
+- *fusions*, *kernels*: what a step runs, besides torch's own kernels.
+- *us*: microseconds of a step: eager, taskfuse (*ours*), Inductor (*theirs*); with ``--autotune`` both in ``mode="max-autotune"``, which records CUDA graphs.
+  Medians of 20 times of 3 calls between events, taken in turn.
+- *host us*: how long the host needs for a call of ours and theirs on an idle GPU.
+- *s*: seconds until a compiled model has run once, in this process, ours before theirs: with the caches as they are, and what the first has traced.
+- *cold s*, *warm s*: those in processes of their own with empty caches, and with what these have left in them (``benchmarks/cold_compile.py``), with
+  ``--first-calls N``, N models side by side. Imports are left out.
+
+``--dynamic``: one compilation with symbolic extents, then ten sizes of batch and, where weights do not say how long a sequence is, length, beside Inductor's
+``dynamic=True``: what was compiled at the first size and at the other nine, by kind: graphs, and specializations of kernels (docs/automatic.md).
+``--host`` runs the reference on the host, for small sizes: no times. ``--seconds`` bounds each compilation with max-autotune, and the models of first calls.
 """
 
 from __future__ import annotations
@@ -16,28 +29,46 @@ import cProfile
 import json
 import math
 import pstats
+import random
+import signal
 import statistics
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
+from cold_compile import KINDS, Run, Seconds, medians, side_by_side
 from models import Case, cases, step
 
-import taskfuse as tf
-from taskfuse.schedulers.roofline import roofline
-from taskfuse.schedulers.schedule import Sizes
-from taskfuse.target import H200
-from taskfuse.torch.compilation import GraphReport, copied, listeners, ops_of, planned_regions
-from taskfuse.torch.decompositions import decompositions
+from taskfuse.torch.compilation import GraphReport, listeners
 from taskfuse.torch.dynamo import backend
-from taskfuse.torch.fates import NUMBER, NodeKind
-from taskfuse.torch.partition import PartitionLimits, planned
-from taskfuse.torch.program import GraphProgram
 from taskfuse.torch.reports import Report
-from taskfuse.torch.settings import Settings
+
+COLUMNS = {
+    "model": 9,
+    "right": 5,
+    "fused": 5,
+    "chosen": 6,
+    "lacks": 5,
+    "fusions": 7,
+    "kernels": 7,
+    "us: eager": 9,
+    "ours": 6,
+    "theirs": 6,
+    "tuned: ours": 11,
+    "theirs tuned": 12,
+    "eager/ours": 10,
+    "theirs/ours": 11,
+    "tuned t/o": 9,
+    "host us: ours, theirs": 21,
+    "s: ours, theirs": 15,
+    "tuned s": 13,
+    "cold s: ours, theirs": 20,
+    "warm s: ours, theirs": 20,
+}
+"""The columns and their widths."""
 
 
 def timed(run: Callable[[], Any]) -> Callable[[], float]:
@@ -87,8 +118,52 @@ def profile(name: str, run: Callable[[], Any]) -> None:
         print(f"    host {spent / 50 * 1e6:7.1f} us x{count / 50:g} {'/'.join(file.split('/')[-2:])}:{line} {function[:70]}")
 
 
-def measure(name: str, case: Case, given: Any) -> tuple[float, float] | None:
-    """Print the row of a model. Returns, if measured, Inductor's time over taskfuse's, and taskfuse's seconds of the first call over Inductor's."""
+class Late(Exception):
+    """A compilation took too long."""
+
+
+@contextmanager
+def at_most(seconds: float) -> Generator[None]:
+    """Raise :class:`Late` in a block that takes longer."""
+
+    def late(*_: Any) -> None:
+        raise Late
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 0 if math.isinf(seconds) else seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def pair(ours: float | None, theirs: float | None, digits: int = 0) -> str:
+    """Two numbers of a column; those that are not known as dashes."""
+    return ", ".join("-" if x is None else f"{x:.{digits}f}" for x in (ours, theirs))
+
+
+def row(of: Mapping[str, object]) -> str:
+    """A line of the table."""
+    return " ".join(f"{of.get(name, '-'):>{width}}" if k else f"{of.get(name, '-'):<{width}}" for k, (name, width) in enumerate(COLUMNS.items()))
+
+
+def steps(model: Any, inputs: tuple[Any, ...], train: bool) -> Callable[[], list[Any]]:
+    """Steps whose results a recorded graph may overwrite in the next one."""
+
+    def run() -> list[Any]:
+        torch.compiler.cudagraph_mark_step_begin()
+        return step(model, inputs, train)
+
+    return run
+
+
+def measure(name: str, case: Case, given: Any, first: Mapping[Run, Seconds]) -> tuple[float, float | None] | None:
+    """Print the row of a model. Returns, if measured, Inductor's time over taskfuse's, and that of both tuned.
+
+    Args:
+        first: the seconds of first calls.
+    """
     device, dtype = ("cpu" if given.host else "cuda"), getattr(torch, given.dtype)
     torch.manual_seed(0)
     model = case[0]().to(device=device, dtype=dtype)
@@ -99,64 +174,108 @@ def measure(name: str, case: Case, given: Any) -> tuple[float, float] | None:
     listeners[:] = [reports.append]
     options = {**json.loads(given.options), **({"run": "reference"} if given.host else {}), "strict": True}
     torch._dynamo.reset()
-    start = time.perf_counter()
 
     def ours_at(gm: Any, example: Any) -> Any:
         return backend(gm, example, mode=given.mode or None, options=options)
 
-    ours = torch.compile(model, backend=ours_at)
-    got = [t.clone() for t in step(ours, inputs, given.train)]
-    seconds = time.perf_counter() - start
     from torch._dynamo.utils import same
 
-    right = all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(want, got, exact, strict=True))
+    def begun(run: Callable[[], list[Any]]) -> tuple[float, bool]:
+        """The seconds of a first call, and whether it is right."""
+        start = time.perf_counter()
+        got = [t.clone() for t in run()]
+        if not given.host:
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - start
+        return seconds, all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(want, got, exact, strict=True))
+
+    runs: dict[str, Callable[[], list[Any]]] = {"us: eager": lambda: step(model, inputs, given.train)}
+    runs["ours"] = steps(torch.compile(model, backend=ours_at), inputs, given.train)
+    seconds, right = begun(runs["ours"])
+    listeners[:] = []
     r = Report(tuple(reports))
-    row = f"{name:9} {'right' if right else 'WRONG'} coverage {r.coverage:4.0%} of {r.could:4.0%} "
-    row += f"fusions {r.fusions:3} kernels {r.kernels:3} compile {seconds:5.1f} s"
+    shares = {"fused": r.coverage, "chosen": r.could - r.coverage, "lacks": 1 - r.could}
+    found: dict[str, object] = {"model": name, "right": "yes" if right else "WRONG", "fusions": r.fusions, "kernels": r.kernels}
+    found |= {what: f"{share:.0%}" for what, share in shares.items()}
+    for is_warm, column in ((False, "cold s: ours, theirs"), (True, "warm s: ours, theirs")):
+        found[column] = pair(*(first[kind, is_warm]["all"] if (kind, is_warm) in first else None for kind in KINDS), digits=1)
     if given.explain:
         print(r)
         for g in reports:
             print(g.program.source)
     if given.host:
-        print(row, flush=True)
+        found["s: ours, theirs"] = pair(seconds, None, 1)
+        print(row(found), flush=True)
         return None
-    runs: dict[str, Callable[[], Any]] = {"eager": lambda: step(model, inputs, given.train), "taskfuse": lambda: step(ours, inputs, given.train)}
-    longer = math.inf
+    longer = None
     if not given.alone:
-        start = time.perf_counter()
-        theirs = torch.compile(model, mode=given.mode or None)
-        step(theirs, inputs, given.train)
-        longer = time.perf_counter() - start
-        row += f" (Inductor {longer:5.1f} s)"
-        runs["Inductor"] = lambda: step(theirs, inputs, given.train)
+        runs["theirs"] = steps(torch.compile(model, mode=given.mode or None), inputs, given.train)
+        longer, _ = begun(runs["theirs"])
+    found["s: ours, theirs"] = pair(seconds, longer, 1)
+    tuning: dict[str, float] = {}
     if given.autotune:
-        chosen: dict[str, Any] = {"our max-autotune": backend} | ({} if given.alone else {"Inductor's": "inductor"})
-        for k, by in chosen.items():
-            start = time.perf_counter()
-            tuned = torch.compile(model, backend=by, mode="max-autotune-no-cudagraphs")
-            got = [t.clone() for t in step(tuned, inputs, given.train)]
-            is_right = all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(want, got, exact, strict=True))
-            row += f" ({k} {'right' if is_right else 'WRONG'}, {time.perf_counter() - start:.1f} s)"
-            runs[k] = lambda tuned=tuned: step(tuned, inputs, given.train)
+        for column, by in {"tuned: ours": backend, **({} if given.alone else {"theirs tuned": "inductor"})}.items():
+            run = steps(torch.compile(model, backend=by, mode="max-autotune"), inputs, given.train)
+            try:
+                with at_most(given.seconds):
+                    tuning[column], right = begun(run)
+                runs[column] = run
+                found["right"] = found["right"] if right else f"WRONG {column}"
+            except Exception as error:
+                found[column] = "late" if is_late(error) else "failed"
+                print(f"  {name}, {column}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+        found["tuned s"] = pair(tuning.get("tuned: ours"), tuning.get("theirs tuned"), 1)
     times: dict[str, list[float]] = {k: [] for k in runs}
     for turn in range(23):
         for k, run in runs.items():
             t = timed(run)()
             if turn >= 3:
                 times[k].append(t)
-    hosts = ", ".join(f"{k} {host_time(run):.0f}" for k, run in runs.items())
+    of = {k: statistics.median(v) for k, v in times.items()}
+    found |= {k: f"{us:.0f}" for k, us in of.items()}
+    found["host us: ours, theirs"] = pair(host_time(runs["ours"]), host_time(runs["theirs"]) if "theirs" in runs else None)
+    ratio = of["theirs"] / of["ours"] if "theirs" in of else None
+    tuned = of["theirs tuned"] / of["tuned: ours"] if "tuned: ours" in of and "theirs tuned" in of else None
+    found |= {what: f"{x:.2f}" for what, x in (("eager/ours", of["us: eager"] / of["ours"]), ("theirs/ours", ratio), ("tuned t/o", tuned)) if x is not None}
+    print(row(found), flush=True)
     if given.profile:
         for k, run in runs.items():
             profile(k, run)
-    medians = {k: statistics.median(v) for k, v in times.items()}
-    print(row, *(f"{k} {v:.0f} us" for k, v in medians.items()), f"eager/taskfuse {medians['eager'] / medians['taskfuse']:.2f}", end=" ")
-    ratio = medians["Inductor"] / medians["taskfuse"] if "Inductor" in medians else None
-    print(f"Inductor/taskfuse {ratio:.2f}" if ratio else "", f"host us: {hosts}", flush=True)
-    return None if ratio is None else (ratio, seconds / longer)
+    return None if ratio is None else (ratio, tuned)
+
+
+def is_late(error: BaseException | None) -> bool:
+    """Whether an error is :class:`Late`, or of one."""
+    while error is not None:
+        if isinstance(error, Late):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+SIZES = 10
+"""Sizes of a model with symbolic extents."""
+ANY_LENGTH = ("gpt2", "bert", "vit", "encoder", "dit")
+"""Models whose weights do not say how long a sequence is."""
+
+
+def sizes_of(shape: Sequence[int], has_lengths: bool) -> list[tuple[int, int]]:
+    """Batches and lengths: the whole, and random ones, every other length a multiple of 8."""
+    draw = random.Random(0)
+    batch, length = shape[0], shape[1]
+    found = [(batch, length)]
+    while len(found) < SIZES:
+        drawn = draw.randint(max(length // 4, 4), length)
+        one = (draw.randint(2, 2 * batch), (drawn if len(found) % 2 else max(drawn // 8 * 8, 4)) if has_lengths else length)
+        if one not in found or 2 * batch <= SIZES:
+            found.append(one)
+    return found
 
 
 def dynamic(name: str, case: Case, given: Any) -> None:
-    """Print whether a model is right at several sizes of batch and sequence, and how many graphs were compiled after the first."""
+    """Print whether a model is right at several sizes of batch and sequence, what was compiled after the first one, and, on a GPU, the times."""
+    from torch._dynamo.utils import counters, same
+
     device, dtype = ("cpu" if given.host else "cuda"), getattr(torch, given.dtype)
     torch.manual_seed(0)
     model = case[0]().to(device=device, dtype=dtype)
@@ -170,135 +289,98 @@ def dynamic(name: str, case: Case, given: Any) -> None:
     def ours_at(gm: Any, example: Any) -> Any:
         return backend(gm, example, options=options)
 
-    ours = torch.compile(model, dynamic=True, backend=ours_at)
-    counts: list[int] = []
-    right = True
-    from torch._dynamo.utils import same
+    by: dict[str, Any] = {"ours": torch.compile(model, dynamic=True, backend=ours_at)}
+    if not given.host and not given.alone:
+        by["theirs"] = torch.compile(model, dynamic=True)
 
-    first = whole[0].shape
-    batches = [first[0], max(first[0] // 2, 2), first[0] + 1]
-    lengths = [first[1], first[1] - 3, first[1] // 2] if name in ANY_LENGTH else [first[1]] * 3
-    for batch, length in zip(batches, lengths, strict=True):
+    def compiled() -> tuple[int, int]:
+        executables = {id(c): c.executable for g in reports for _, c in g.fusions.values() if c.executable is not None}
+        return len(reports), sum(len(e.specializations) for e in executables.values())
+
+    right, counts, theirs = True, list[tuple[int, int]](), list[int]()
+    firsts: dict[str, list[float]] = {k: [] for k in by}
+    times: dict[str, list[float]] = {k: [] for k in by}
+    sizes = sizes_of(whole[0].shape, name in ANY_LENGTH)
+    for batch, length in sizes:
         parts = [torch.cat([x, x])[:batch] if k else torch.cat([x, x])[:batch, :length] for k, x in enumerate(whole)]
         inputs = tuple(x.clone(memory_format=torch.contiguous_format) for x in parts)  # a view would have a guard on what it is a view of
         exact = step(finer, tuple(x.double() if x.is_floating_point() else x for x in inputs), given.train)
-        want, got = ([t.clone() for t in step(run, inputs, given.train)] for run in (model, ours))
-        right = right and all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(want, got, exact, strict=True))
-        counts.append(len(reports))
+        want = [t.clone() for t in step(model, inputs, given.train)]
+        runs = {k: steps(run, inputs, given.train) for k, run in by.items()}
+        for k, run in runs.items():
+            before = counters["stats"]["unique_graphs"]
+            start = time.perf_counter()
+            got = [t.clone() for t in run()]
+            if not given.host:
+                torch.cuda.synchronize()
+            firsts[k].append(time.perf_counter() - start)
+            if k == "ours":
+                right = right and all(same(a, b, c, tol=1e-2 if given.train else 1e-3) for a, b, c in zip(want, got, exact, strict=True))
+                counts.append(compiled())
+            else:
+                theirs.append(counters["stats"]["unique_graphs"] - before)
+        if not given.host:
+            turns = [{k: timed(run)() for k, run in runs.items()} for _ in range(8)]
+            for k in by:
+                times[k].append(statistics.median(turn[k] for turn in turns[2:]))
+    listeners[:] = []
     words = "batch and length" if name in ANY_LENGTH else "batch"
-    print(f"{name:9} {'right' if right else 'WRONG'} at 3 sizes of {words}: {counts[0]} graphs, {counts[-1] - counts[0]} more later", flush=True)
+    (made, special), (more, later) = counts[0], counts[-1]
+    text = f"{name:9} {'right' if right else 'WRONG'} at {SIZES} sizes of {words}: ours {made} graphs, {more - made} more later"
+    text += f", {special} specializations, {later - special} more later{'' if given.host else called(firsts['ours'])}"
+    if theirs:
+        ratios = [b / a for a, b in zip(times["ours"], times["theirs"], strict=True)]
+        text += f"; theirs {theirs[0]} graphs, {sum(theirs[1:])} more later{called(firsts['theirs'])}"
+        slowest = sizes[ratios.index(min(ratios))]
+        text += f"; theirs/ours {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f} at {slowest[0]} x {slowest[1]}"
+    print(text, flush=True)
 
 
-def plan(name: str, case: Case, given: Any) -> None:
-    """Print the share of a model's ops that are in fusions, at its real widths: its graphs are made of tensors without elements, and nothing is compiled."""
-    from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    found: list[GraphReport] = []
-    fusions = 0
-
-    def planned_only(kind: str) -> Callable[..., Any]:
-        def compiler(gm: Any, _: Any) -> Any:
-            nonlocal fusions
-            made = planned(gm.graph, PartitionLimits("cpu", **{k: v for k, v in json.loads(given.options).items() if k in ("products", "least", "most")}))
-            fusions += len(made.regions)
-            if given.compile:
-                print(f"  {kind}: {compiled(gm)}", flush=True)
-            found.append(GraphReport(kind, ops_of(gm, made), frozenset(n.name for n in made.able), {}, 0.0, GraphProgram("", {})))
-            return make_boxed_func(gm.forward)
-
-        return compiler
-
-    def chosen(gm: Any, example: Any) -> Any:
-        return aot_module_simplified(
-            gm,
-            example,
-            fw_compiler=planned_only("forward"),
-            bw_compiler=planned_only("backward"),
-            inference_compiler=planned_only("inference"),
-            partition_fn=min_cut_rematerialization_partition,
-            decompositions=decompositions(),
-            keep_inference_input_mutations=True,
-        )
-
-    torch._dynamo.reset()
-    with FakeTensorMode(allow_non_fake_inputs=True):
-        dtype = getattr(torch, given.dtype)
-        torch.set_default_dtype(dtype)
-        try:
-            model = case[0]()
-        finally:
-            torch.set_default_dtype(torch.float32)
-        inputs = tuple(x.to(dtype=dtype if x.is_floating_point() else None) for x in case[1]())
-        step(torch.compile(model, backend=chosen), inputs, given.train)
-    r = Report(tuple(found))
-    print(f"{name:9} coverage {r.coverage:4.0%} of {r.could:4.0%} fusions {fusions:3}", flush=True)
-    if given.explain:
-        lines = [(g.kind, op, reason) for g in found for _, op, where, reason in g.ops if where == NodeKind.TORCH.value]
-        left = Counter(line for line in lines if line[1] != "getitem" and line[2] != NUMBER)
-        for (kind, op, reason), n in left.most_common():
-            print(f"  {n:3} {kind} {op}: {reason}")
-
-
-def compiled(gm: Any) -> str:
-    """Compile the fusions of a graph for an H200 in this process, machine code included, each once and without a cache: how long that takes."""
-    known: dict[str, Any] = {}
-    seconds: list[tuple[float, str]] = []
-    us, bound = 0.0, 0.0
-    for region in planned_regions(copied(gm), Settings(run="reference"))[1].values():
-        text = str(region.fusion)
-        start = time.process_time()
-        if text not in known:
-            known[text] = tf.compile(region.fusion, "cuda", target="H200", cache=False).schedule
-            seconds.append((time.process_time() - start, ", ".join(tv.name for tv in region.fusion.outputs)))
-        us += known[text].us
-        bound += roofline(region.fusion, Sizes(region.fusion, None, H200))
-    longest = max(seconds, default=(0.0, ""))
-    whole = f"{len(seconds)} different fusions in {sum(s for s, _ in seconds):.1f} s of a processor, the longest in {longest[0]:.1f} s"
-    return f"{whole} ({longest[1]}); all fusions {us:.0f} us expected, rooflines {bound:.0f} us"
-
-
-ANY_LENGTH = ("bert", "vit", "encoder", "dit")
-"""Models whose weights do not say how long a sequence is."""
+def called(seconds: Sequence[float]) -> str:
+    """How long the first calls at each size took."""
+    return f", first call {seconds[0]:.1f} s, first ones of later sizes {statistics.median(seconds[1:]) * 1e3:.0f} ms, most {max(seconds[1:]) * 1e3:.0f}"
 
 
 def main() -> int:
     """Run what the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--host", action="store_true")
     parser.add_argument("--alone", action="store_true", help="without Inductor")
-    parser.add_argument("--autotune", action="store_true", help="also max-autotune of both, without CUDA graphs")
+    parser.add_argument("--autotune", action="store_true", help="also max-autotune of both")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="most of a compilation with max-autotune; no first calls of new models after these")
+    parser.add_argument("--first-calls", dest="together", type=int, default=0, help="also cold and warm processes, of so many models side by side")
     parser.add_argument("--explain", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--options", default="{}")
     parser.add_argument("--mode", default="")
-    parser.add_argument("--dynamic", action="store_true", help="several sizes of batch and sequence, in one compilation")
-    parser.add_argument("--plan", action="store_true", help="which ops are in fusions, at real widths, on any machine: nothing runs")
-    parser.add_argument("--compile", action="store_true", help="with --plan: also compile the fusions, for an H200")
+    parser.add_argument("--dynamic", action="store_true", help="ten sizes of batch and sequence, in one compilation")
     given = parser.parse_args()
-    ratios: list[tuple[float, float]] = []
-    for name, case in cases(given.small).items():
-        if not given.names or name in given.names:
-            try:
-                if given.plan:
-                    plan(name, case, given)
-                    continue
-                if given.dynamic:
-                    dynamic(name, case, given)
-                    continue
-                ratio = measure(name, case, given)
-            except Exception as error:
-                print(f"{name:9} FAILED {type(error).__name__}: {str(error)[:300]}", flush=True)
+    chosen = {name: case for name, case in cases(given.small).items() if not given.names or name in given.names}
+    given.warm, given.turns = True, 1  # of first calls
+    first = {name: medians(found) for name, found in side_by_side(list(chosen), given)} if given.together else {}
+    ratios: list[float] = []
+    tuned: list[float] = []
+    if not given.dynamic:
+        print(row({name: name for name in COLUMNS}))
+    for name, case in chosen.items():
+        try:
+            if given.dynamic:
+                dynamic(name, case, given)
                 continue
-            ratios += [] if ratio is None else [ratio]
-    if ratios:
-        times, compiling = (math.exp(sum(map(math.log, column)) / len(column)) for column in zip(*ratios, strict=True))
-        print(f"geometric mean of Inductor/taskfuse {times:.2f}, worst {min(ratios)[0]:.2f}; of the first calls, taskfuse/Inductor {compiling:.2f}")
+            measured = measure(name, case, given, first.get(name, {}))
+        except Exception as error:
+            print(f"{name:9} FAILED {type(error).__name__}: {str(error)[:300]}", flush=True)
+            continue
+        if measured is not None:
+            ratios.append(measured[0])
+            tuned += [] if measured[1] is None else [measured[1]]
+    for what, some in (("Inductor/taskfuse", ratios), ("max-autotune of both", tuned)):
+        if some:
+            print(f"geometric mean of {what} {statistics.geometric_mean(some):.2f}, worst {min(some):.2f}, {len(some)} models")
     return 0
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from taskfuse.cuda.present import found
 from taskfuse.dump import dump
-from taskfuse.errors import InputError, LaunchError, OutputError, UnsupportedError, shown
+from taskfuse.errors import InputError, LaunchError, OutputError, UnsupportedError, VerifyError, shown
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
@@ -20,6 +20,7 @@ from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.lowering.plan_text import dumper
 from taskfuse.options import Backend, read_options
+from taskfuse.passes.early_reads import ReadEarly
 from taskfuse.runtime.executable import BACKENDS, Executable
 from taskfuse.sim import simulate
 
@@ -334,12 +335,20 @@ class Maker:
         )
 
     def in_place(self, run: Executable) -> Executable:
-        """The executable of one kernel that writes outputs into the arrays of inputs, each if this is proved right."""
-        for output, source in self.into:
-            if isinstance(run, CompiledKernel):
-                kernel = run.kernel
-                kernel = replace(kernel, params=tuple(replace(p, into=source) if p.name == output and isinstance(p, TensorParam) else p for p in kernel.params))
-                run = run.of(kernel) if kernel.verify().is_proved else run
+        """The executable of one kernel that writes outputs into the arrays of inputs, each if this is proved right, where inputs are read as soon as may be."""
+        if not isinstance(run, CompiledKernel):
+            return run
+        every = [dict(self.into)] if len(self.into) > 1 else []
+        for into in (*every, *({output: source} for output, source in self.into)):  # all at once, or else one after another
+            kernel = replace(
+                run.kernel, params=tuple(replace(p, into=into[p.name]) if isinstance(p, TensorParam) and p.name in into else p for p in run.kernel.params)
+            )
+            for form in (kernel, ReadEarly(frozenset(into.values())).run(kernel)):
+                if _is_proved(form):
+                    run = run.of(form)
+                    break
+            if len(run.kernel.in_place) == len(self.into):
+                break
         return run
 
     def remembered(self, interface: KernelInterface, schedule: Schedule | None, standing: Standing) -> CompiledKernel:
@@ -356,6 +365,14 @@ class Maker:
     def asked(self) -> tuple[object, ...]:
         """The inputs of its kernels besides the fusion."""
         return self.backend, self.arch, self.fast_math, self.options, self.into
+
+
+def _is_proved(kernel: Kernel) -> bool:
+    """Whether a kernel that a pass made is one, and proved."""
+    try:
+        return kernel.verify().is_proved
+    except VerifyError:
+        return False
 
 
 def check_backend(backend: str) -> None:

@@ -8,6 +8,7 @@ strides: it is made for arrays whose axes are in memory order (:mod:`taskfuse.ru
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,7 +18,7 @@ from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Read
-from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.fusion import Fusion, Result
 from taskfuse.ir.storage import Strided, has_code, needed, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
@@ -26,6 +27,7 @@ from taskfuse.runtime.chain import copies_of
 from taskfuse.runtime.executable import Executable, ResultAdapter
 from taskfuse.runtime.memory_order import Order
 from taskfuse.runtime.views import number, placed
+from taskfuse.schedule.copy import copy_fusion
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -98,6 +100,20 @@ class Arranged(ResultAdapter):
             if view is None:
                 values[name] = args[self._inputs[source]]
         return tuple(values[r.tensor.name] for r in fusion.results)
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """What a call returns, and where that is stored."""
+        return tuple(self._fusion.results)
+
+    def with_new_arrays(self) -> Arranged:
+        """The executable that returns new arrays in place of those that it would compute elsewhere and copy into the array of an input."""
+        others = {name for name, (source, _) in self._places.items() if source in self._read and not _writes(self.inner, name, source)}
+        if not others:
+            return self
+        fusion = copy_fusion(self._fusion)[0]
+        fusion.results[:] = [replace(r, into=None) if r.tensor.name in others else r for r in fusion.results]
+        return Arranged(fusion, self.inner, self._orders)
 
     @staticmethod
     def _array(arg: Any) -> Any:

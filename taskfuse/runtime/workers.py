@@ -154,13 +154,18 @@ _pools: list[_Pool] = []
 _lock = threading.Lock()
 
 
+def cores() -> int:
+    """The cores that this process may use: all of the machine's, unless its affinity says otherwise, as in a share of a machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def start(processes: int = 0) -> _Pool | None:
     """Start the processes, if they are not there; ``None`` where one would be all, or processes cannot be forked.
 
     Args:
-        processes: how many; 0: as many as there are cores, at most 16.
+        processes: how many; 0: as many as there are cores that this process may use, at most 16.
     """
-    count = processes or min(os.cpu_count() or 1, MOST)
+    count = processes or min(cores(), MOST)
     if count < 2 or not hasattr(os, "fork") or not sys.executable:
         return None
     with _lock:

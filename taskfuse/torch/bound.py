@@ -11,7 +11,7 @@ run-time scalars, in a debug build, if results are arguments. Arguments that ove
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -89,17 +89,21 @@ def bound(launches: Sequence[RecordedLaunch], args: Sequence[Any], made: Sequenc
     """A function that makes recorded launches for other tensors; ``None``: there is none.
 
     Args:
-        launches: of a call with ``args``, tensors that may be followed by integers, which gave ``made``.
+        launches: of a call with ``args``, tensors that may be followed by integers, which gave ``made``: new tensors, and some of ``args``, which were written.
         otherwise: the function for calls on another GPU than the current one.
         again: the function for calls whose arguments have other alignments; ``None``: they have the same.
     """
     if not launches or any(plan.scalars or plan.report is not None or plan.current is None for _, plan, _ in launches):
         return None
     clusters, distances = _clusters(args)
-    ranges = clusters + [(*_range(y), f"b{k}") for k, y in enumerate(made)]
+    written = {k: position for k, y in enumerate(made) for position, x in enumerate(args) if x is y}
+    new = {k: y for k, y in enumerate(made) if k not in written}
+    ranges = clusters + [(*_range(y), f"b{k}") for k, y in new.items()]
+    if written and distances:
+        return None  # whether one that is written overlaps another one is checked in each call
     if any(low == high for x in (*args, *made) for low, high in [_range(x)]) or any(low < high for (_, high, _), (low, _, _) in pairwise(sorted(ranges))):
         return None  # empty, or a result in something else
-    if any(y.storage_offset() or y.untyped_storage().data_ptr() != y.data_ptr() for y in made):
+    if any(y.storage_offset() or y.untyped_storage().data_ptr() != y.data_ptr() for y in new.values()):
         return None
     blocks = _between(launches, ranges)
     if blocks is None:
@@ -112,7 +116,8 @@ def bound(launches: Sequence[RecordedLaunch], args: Sequence[Any], made: Sequenc
                 return LaunchedArray(name, address - low)
         return next(LaunchedArray("c", start + address - low) for (low, high), start in zip(blocks, starts, strict=True) if low <= address < high)
 
-    return _written([(launch, tuple(map(place, launch.addresses))) for launch in launches], args, distances, made, end, otherwise, again)
+    results = [f"x{written[k]}" if k in written else f"y{k}" for k in range(len(made))]
+    return _written([(launch, tuple(map(place, launch.addresses))) for launch in launches], args, distances, new, results, end, otherwise, again)
 
 
 def _clusters(args: Sequence[Any]) -> tuple[list[tuple[int, int, str]], list[tuple[int, int, int]]]:
@@ -176,7 +181,8 @@ def _written(
     launches: Sequence[tuple[RecordedLaunch, tuple[LaunchedArray, ...]]],
     args: Sequence[Any],
     distances: Sequence[tuple[int, int, int]],
-    made: Sequence[Any],
+    made: Mapping[int, Any],
+    results: Sequence[str],
     end: int,
     otherwise: BoundCall,
     again: BoundCall | None,
@@ -199,11 +205,11 @@ def _written(
     if any(launch.plan.guarded for launch, _ in launches):
         lines += ["    if not is_current(device):", f"        return otherwise({', '.join([*names, '*rest'])})"]
     lines.append(f"    stream = current({first.plan.ordinal})")
-    for k, y in enumerate(made):
+    for k, y in made.items():
         scope |= {f"empty{k}": allocator(y.device), f"dtype{k}": y.dtype}
         lines += [f"    y{k} = empty{k}({tuple(y.shape)}, {tuple(y.stride())}, dtype{k})", f"    b{k} = y{k}.data_ptr()"]
     if end:
-        scope |= {"empty": allocator(made[0].device), "byte": torch.uint8}
+        scope |= {"empty": allocator(args[0].device), "byte": torch.uint8}
         lines += [f"    between = empty(({end},), (1,), byte)", "    c = between.data_ptr()"]
     lines += ["    try:", "        frame = frames.pop()", "    except IndexError:", "        frame = new()"]
     whole = [launch.plan for launch, _ in launches]
@@ -217,7 +223,7 @@ def _written(
     lines.append(f"    {parts} = frame")
     for k, (launch, places) in enumerate(launches):
         lines += _launch(k, launch, places, whole[k].frame(), scope)
-    lines += ["    frames.append(frame)", f"    return {''.join(f'y{k}, ' for k in range(len(made)))}"]
+    lines += ["    frames.append(frame)", f"    return {''.join(f'{name}, ' for name in results)}"]
     exec(compile("\n".join(lines) + "\n", "<taskfuse bound call>", "exec"), scope)
     call: BoundCall = scope["call"]
     return call

@@ -24,6 +24,7 @@ from taskfuse.torch.aliases import aliases
 from taskfuse.torch.biases import separate_biases
 from taskfuse.torch.fates import GraphPartition, NodeKind
 from taskfuse.torch.importer import ImportedRegion, imported
+from taskfuse.torch.in_place import leave_copies, take_copies, without_overwriting
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.measuring import Measurement
 from taskfuse.torch.metadata import Refused, members
@@ -115,6 +116,7 @@ def program_of(gm: GraphModule, kind: str, settings: Settings, following: GraphM
         regions = {number: region for number, region in _regions(gm, plan).items()}
         _ask({n: r for n, r in regions.items() if n not in compiled}, settings, is_last=True)
         compiled |= _compiled(plan, {n: r for n, r in regions.items() if n not in compiled or r.text != compiled[n].text}, settings)
+    regions = without_overwriting(plan, regions, compiled)
     known, later = symbol_sources(graph)
     views = aliases(graph, known)
     more = {
@@ -186,6 +188,7 @@ def planned_regions(gm: GraphModule, settings: Settings) -> tuple[GraphPartition
         plan = planned(gm.graph, limits, known)
         if pad_products(gm.graph, plan, settings.device) | separate_states(gm.graph, plan) | separate_biases(gm.graph, plan):
             plan = planned(gm.graph, limits, known)
+        take_copies(gm.graph, plan)
         return plan, _regions(gm, plan)
 
 
@@ -216,7 +219,8 @@ def _regions(gm: GraphModule, plan: GraphPartition) -> dict[int, ImportedRegion]
         if not refused:
             return with_passed_views(plan, found, every, cache(lambda: aliases(gm.graph, known)))
         for number, reason in refused.items():
-            plan.dissolve(number, reason)
+            if not leave_copies(plan, number, reason):
+                plan.dissolve(number, reason)
 
 
 def _keys(regions: dict[int, ImportedRegion], settings: Settings) -> dict[int, Key]:
@@ -250,7 +254,7 @@ def _compiled(plan: GraphPartition, regions: dict[int, ImportedRegion], settings
             if isinstance(result, TaskfuseError):
                 made[own] = result
             else:
-                made[own] = Compiled(own[0], settings.run, len(region.tensors), len(region.numbers), result)
+                made[own] = Compiled.of(region.fusion, own[0], settings.run, len(region.numbers), result)
     found: dict[int, Compiled] = {}
     with _lock:
         _known.update({own: result for own, result in made.items() if isinstance(result, Compiled)})

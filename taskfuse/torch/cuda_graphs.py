@@ -24,14 +24,14 @@ class RecordedGraph:
         run: the graph.
         kind: ``"forward"``, ``"backward"`` or ``"inference"``.
         device: the index of its GPU.
-        fixed: how many of its first inputs are the same tensors in each call.
+        fixed: positions of the inputs that are the same tensors in each call, such as parameters; others are copied into the graph's memory.
         known: what torch's trees ask of the graph, by their arguments; ``None``: a backward graph that runs as it is, after a forward one that is recorded.
     """
 
     run: Run
     kind: str
     device: int
-    fixed: int
+    fixed: tuple[int, ...]
     known: dict[str, Any] | None
     _recorded: Run | None = field(default=None, repr=False)
 
@@ -56,7 +56,7 @@ class RecordedGraph:
 
             return running_backward
         kinds = {"is_backward": self.kind == "backward", "is_inference": self.kind == "inference"}
-        return cudagraphify_impl(self.run, list(inputs), range(self.fixed), device_index=self.device, **kinds, **self.known)
+        return cudagraphify_impl(self.run, list(inputs), self.fixed, device_index=self.device, **kinds, **self.known)
 
 
 class GraphRecorder:
@@ -71,11 +71,11 @@ class GraphRecorder:
         self.device: int | None = None
 
     def recorded(self, run: Run, gm: GraphModule, example_inputs: Sequence[Any], kind: str) -> RecordedGraph | None:
-        """``run`` as a recorded graph; ``None`` if it cannot be one: it writes to inputs, uses the host or several devices, or has ops that wait; or it is of
-        a training step of dynamic sizes: torch's trees lose track of what its backward graph allocates (torch 2.11)."""
+        """``run`` as a recorded graph; ``None`` if it cannot be one: it writes to inputs other than parameters and buffers, uses the host or several devices,
+        or has ops that wait; or it is of a training step of dynamic sizes: torch's trees lose track of what its backward graph allocates (torch 2.11)."""
         try:
             from torch._dynamo.backends import cudagraphs as torchs
-            from torch._inductor.cudagraph_utils import get_placeholder_info
+            from torch._inductor.cudagraph_utils import get_mutation_stack_trace, get_placeholder_info
             from torch._inductor.utils import count_tangents, num_fw_fixed_arguments
         except ImportError as error:
             log.warning("no CUDA graphs with this version of torch: %s", error)
@@ -86,16 +86,20 @@ class GraphRecorder:
         if kind == "forward" and any(isinstance(node.meta.get("val"), torch.SymInt) for node in gm.graph.nodes if node.op == "placeholder"):
             log.warning("no CUDA graph: sizes of a training step are dynamic")
             return None
-        fixed = count_tangents(gm) if backward else num_fw_fixed_arguments(self.inputs, len(example_inputs))
-        skipped = torchs.check_for_skip(gm, fixed)
+        lifted = count_tangents(gm) if backward else num_fw_fixed_arguments(self.inputs, len(example_inputs))
+        fixed = tuple(range(lifted)) if backward else fixed_inputs(lifted)
+        placeholders, written = get_placeholder_info(gm.graph), torchs.find_input_mutations(gm.graph)
+        skipped = torchs.check_for_skip(gm, len(placeholders))  # but for writes
+        if not skipped and written.difference(fixed):
+            skipped = get_mutation_stack_trace(placeholders, written.difference(fixed))
         if skipped:
             log.warning("no CUDA graph: %s", skipped)
             return RecordedGraph(run, kind, self.device, fixed, None) if backward and self.device is not None else None
         device = self.device = torchs.get_device_index(gm)
         known = {
             "stack_traces": torchs.get_stack_traces(gm),
-            "placeholders": get_placeholder_info(gm.graph),
-            "mutated_input_idxs": torchs.find_input_mutations(gm.graph),
+            "placeholders": placeholders,
+            "mutated_input_idxs": written,
         }
         return RecordedGraph(run, kind, device, fixed, known)
 
@@ -106,3 +110,14 @@ class GraphRecorder:
             from torch._inductor.cudagraph_trees import reset_cudagraph_trees
 
             reset_cudagraph_trees()
+
+
+def fixed_inputs(lifted: int) -> tuple[int, ...]:
+    """The positions of parameters and buffers among the inputs of the forward graph that AOTAutograd makes now: Dynamo passes them as the caller's tensors.
+
+    Args:
+        lifted: how many inputs come before those of Dynamo's graph.
+    """
+    context = torch._guards.TracingContext.try_get()
+    known = None if context is None or context.fw_metadata is None else context.fw_metadata.static_input_indices
+    return tuple(range(lifted) if known is None else known)

@@ -16,6 +16,10 @@ NUMBER = "it is a number"
 """Why torch runs a node whose value is not a tensor."""
 
 
+WRITES = "it writes to its argument"
+"""Why torch runs a node that mutates, unless a region takes it (:mod:`taskfuse.torch.in_place`)."""
+
+
 class NodeKind(Enum):
     """The fate of a node: fused, computed again by its readers, or left to torch."""
 
@@ -37,6 +41,7 @@ class GraphPartition:
         able: nodes that could be in fusions, whether they are or not.
         groups: regions that are told by what they compute (:mod:`taskfuse.torch.product_groups`), in the order of the graph.
         group_of: the group of a node.
+        earlier: what must run before a region that writes into an argument of the graph, besides what it reads: nodes of torch, and regions.
     """
 
     kinds: dict[Node, NodeKind]
@@ -47,18 +52,44 @@ class GraphPartition:
     able: set[Node] = field(default_factory=set[Node])
     groups: list[list[Node]] = field(default_factory=list[list[Node]])
     group_of: dict[Node, int] = field(default_factory=dict[Node, int])
+    earlier: dict[int, set[Node | int]] = field(default_factory=dict[int, "set[Node | int]"])
 
     def add(self, nodes: list[Node]) -> None:
         """Make nodes a region."""
         self.region_of |= dict.fromkeys(nodes, len(self.regions))
         self.regions.append(nodes)
 
+    def take(self, node: Node, number: int, before: set[Node | int]) -> None:
+        """Make a node that writes to its argument part of the region that makes what it writes, which then runs after ``before``."""
+        self.kinds[node] = NodeKind.MATH
+        self.levels[node] = self.levels[self.regions[number][0]]
+        self.reasons.pop(node, None)
+        self.able.add(node)
+        self.region_of[node] = number
+        self.regions[number].append(node)
+        self.earlier.setdefault(number, set()).update(before)
+
+    def leave(self, node: Node, reason: str) -> None:
+        """Leave a node to torch that was taken; what had to run before its region still does."""
+        self.regions[self.region_of.pop(node)].remove(node)
+        self.kinds[node] = NodeKind.TORCH
+        self.reasons[node] = reason
+        self.able.discard(node)
+        self.levels[node] = max(self.levels.values())  # after all that may read what it overwrites
+
     def dissolve(self, number: int, reason: str) -> None:
         """Leave the nodes of a region to torch after all."""
-        for node in self.regions[number]:
+        nodes = self.regions[number]
+        for node in [n for n in nodes if mutates(n)]:
+            self.leave(node, WRITES)
+        for node in nodes:
             self.kinds[node] = NodeKind.TORCH
             self.reasons[node] = reason
             self.region_of.pop(node, None)
+        for before in self.earlier.values():
+            if number in before:
+                before.remove(number)
+                before.update(nodes)
         self.regions[number] = []
 
 

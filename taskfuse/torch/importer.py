@@ -22,6 +22,7 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
+from taskfuse.torch.copies import COPY
 from taskfuse.torch.metadata import Meta, Refused, has_rows, integer, is_copied, members, meta_of, results, row_major, same_places, symbols_of
 from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS, STATES
 from taskfuse.torch.rules.call import AtenCall, Made
@@ -302,6 +303,8 @@ class Importer:
         if node.target is getitem:
             self.values[node] = self.value_of(node.args[0])[node.args[1]]
             return
+        if node.target is COPY:  # it is an output, and makes nothing
+            return
         self.declare_results(node)
         found = made(node, self.value_of)
         self.values[node] = found if isinstance(node.meta.get("val"), tuple | list) else found[0]
@@ -313,11 +316,15 @@ class Importer:
                 self.declare(v)
 
     def add_output(self, node: Node) -> bool:
-        """Make a node's tensor an output, with torch's strides. True if these cannot be stored: a row-major array is then made."""
-        y = self.values[node]
+        """Make a node's tensor an output, with torch's strides. True if these cannot be stored: a row-major array is then made. What a copy writes is stored in
+        the array of its argument."""
+        y = self.values[node.args[1] if node.target is COPY else node]
         meta = meta_of(node.meta["val"])
         if y.is_input or isinstance(y.definition, View) or among(y, self.fusion.outputs):
             y = copy(y)
+        if node.target is COPY:
+            self.fusion.add_output(y, into=self.value_of(node.args[0]))
+            return False
         plain = same_places(meta.shape, meta.strides, row_major(meta.shape))
         try:
             self.fusion.add_output(y, strides=None if plain else list(meta.strides))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
-from taskfuse.errors import InputError
+from taskfuse.errors import InputError, OutputError
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.scalar import evaluate
 from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.results import Arranged
 from taskfuse.torch.bound import BoundCall, CallSite
 from taskfuse.torch.metadata import dtype_of, torch_dtype
 from taskfuse.torch.settings import Run
@@ -29,6 +30,7 @@ class Compiled:
         how: see :class:`taskfuse.torch.settings.Settings`.
         tensors: how many of the arguments are tensors; then come ``numbers`` tensors without dimensions on the host, then integers.
         executable: the kernels, unless the reference runs.
+        stored: results that are written into tensors that are arguments, with the number of the argument: all others are new tensors.
     """
 
     text: str
@@ -36,11 +38,26 @@ class Compiled:
     tensors: int
     numbers: int
     executable: Executable | None = None
+    stored: Mapping[int, int] = field(default_factory=dict[int, int])
     _fusion: Fusion | None = field(default=None, repr=False)
+
+    @staticmethod
+    def of(fusion: Fusion, text: str, how: Run, numbers: int, executable: Executable | None) -> Compiled:
+        """The function of a fusion. Results that would be computed elsewhere and copied into an argument are new tensors: torch copies those of a graph
+        together."""
+        run = executable.with_new_arrays() if isinstance(executable, Arranged) else executable
+        results = run.results if isinstance(run, Arranged) else fusion.results
+        places = {tv.name: k for k, tv in enumerate(fusion.inputs)}
+        stored = {k: places[r.into.name] for k, r in enumerate(results) if r.into is not None}
+        return Compiled(text, how, len(fusion.inputs), numbers, run, stored)
 
     def __call__(self, *args: Any) -> tuple[Any, ...]:
         try:
             return self._run(args)
+        except OutputError:  # another argument overlaps one that is written
+            if not self.stored:
+                raise
+            return self._apart(args)
         except InputError:  # some ops of torch return other dtypes than it says while it traces: batch norm of 16-bit floats on the host
             fitting = self._fitting(args)
             if all(a is b for a, b in zip(args, fitting, strict=True)):
@@ -76,23 +93,35 @@ class Compiled:
             return self.executable(*first, *(x.item() for x in args[self.tensors : self.tensors + self.numbers]), *rest)
         return self._on_host(args)
 
+    def _apart(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The results of a call with copies of the tensors that are written to."""
+        copies = {k: args[k].clone() for k in self.stored.values()}
+        made = list(self._run(tuple(copies.get(k, x) for k, x in enumerate(args))))
+        for k, position in self.stored.items():
+            made[k] = args[position].copy_(made[k])
+        return tuple(made)
+
     def _on_host(self, args: Sequence[Any]) -> tuple[Any, ...]:
         count = self.tensors
         arrays = [array(x) for x in args[:count]]
         numbers = [x.item() for x in args[count : count + self.numbers]]
         rest = args[count + self.numbers :]
         if self.executable is not None:
-            return tuple(map(tensor, self.executable(*arrays, *numbers, *rest)))
+            return self._kept(args, map(tensor, self.executable(*arrays, *numbers, *rest)))
         if self._fusion is None:
             self._fusion = parse_fusion(self.text)
         with np.errstate(all="ignore"):
             made = self._fusion.evaluate(*arrays, *numbers, *rest)
         extents = bind_shapes(self._fusion, [x.shape for x in arrays], args[len(args) - len(self._fusion.integers) :])
         strides = [None if r.strides is None else [int(evaluate(s, extents)) for s in r.strides] for r in self._fusion.results]
-        return tuple(_laid(tensor(y), wanted) for y, wanted in zip(made, strides, strict=True))
+        return self._kept(args, (_laid(tensor(y), wanted) for y, wanted in zip(made, strides, strict=True)))
+
+    def _kept(self, args: Sequence[Any], made: Iterable[Any]) -> tuple[Any, ...]:
+        """Results, those that are written into arguments there."""
+        return tuple(args[self.stored[k]].copy_(y) if k in self.stored else y for k, y in enumerate(made))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Compiled, (self.text, self.how, self.tensors, self.numbers, self.executable)
+        return Compiled, (self.text, self.how, self.tensors, self.numbers, self.executable, self.stored)
 
 
 def array(x: Any) -> Any:

@@ -21,7 +21,7 @@ import torch
 from torch.fx import Graph, Node
 
 from taskfuse.torch.aliases import Alias
-from taskfuse.torch.fates import NUMBER, GraphPartition, NodeKind, elements, is_ordered, mutates, op_name
+from taskfuse.torch.fates import NUMBER, WRITES, GraphPartition, NodeKind, elements, is_ordered, mutates, op_name
 from taskfuse.torch.importer import SLOWER, refusal
 from taskfuse.torch.metadata import Refused, meta_of, results
 from taskfuse.torch.product_groups import JOINED, Measure, product_groups
@@ -98,7 +98,7 @@ def _kind(node: Node, plan: GraphPartition, limits: PartitionLimits, known: dict
     if first is None and not isinstance(node.meta.get("val"), tuple | list):
         return NodeKind.TORCH, NUMBER
     if mutates(node):
-        return NodeKind.TORCH, "it writes to its argument"
+        return NodeKind.TORCH, WRITES
     if is_ordered(node):
         return NodeKind.TORCH, "it has an effect, or draws random numbers"
     if first is None or first.device.type != limits.device:
@@ -250,7 +250,7 @@ def _readers_of_large(nodes: Iterable[Node], plan: GraphPartition) -> dict[tuple
     """The nodes of a level that read one large tensor, which is most of what each of them reads."""
     found: dict[tuple[Node, int], list[Node]] = {}
     for node in nodes:
-        read = [n for n in _read_by_region([node], plan) if isinstance(n.meta.get("val"), torch.Tensor)]
+        read = [n for n in read_by_region([node], plan) if isinstance(n.meta.get("val"), torch.Tensor)]
         sizes = {n: elements(n) for n in read}
         for n, size in sizes.items():
             if size >= SHARED and 2 * size >= sum(sizes.values()):
@@ -292,7 +292,7 @@ def outputs_of(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
             case NodeKind.MATH:
                 readers[node] = {plan.region_of[node]}
                 read = {r for user in node.users for r in readers[user]}
-                if read - readers[node] and isinstance(node.meta["val"], torch.Tensor):
+                if (read - readers[node] or mutates(node)) and isinstance(node.meta["val"], torch.Tensor):
                     found[plan.region_of[node]].append(node)
             case NodeKind.GLUE:
                 readers[node] = set(sorted({r for user in node.users for r in readers[user]})[:3])
@@ -313,7 +313,9 @@ def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node
     """
     found: list[Node | int] = []
     done: set[Node | int] = set()
-    read: Mapping[int, set[Node]] = {number: _read_by_region(nodes, plan) | set(more.get(number, ())) for number, nodes in enumerate(plan.regions)}
+    read: Mapping[int, set[Node | int]] = {
+        number: read_by_region(nodes, plan) | set(more.get(number, ())) | plan.earlier.get(number, set()) for number, nodes in enumerate(plan.regions)
+    }
     pending = sorted((plan.levels[nodes[0]], number) for number, nodes in enumerate(plan.regions) if nodes)
     next_pending = 0
 
@@ -344,6 +346,8 @@ def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node
                         demand(pending[next_pending][1])
                         next_pending += 1
                 demand(node)
+            case NodeKind.MATH if mutates(node):
+                demand(node)
             case NodeKind.GIVEN if node.op == "output":
                 for arg in node.all_input_nodes:
                     demand(arg)
@@ -352,7 +356,7 @@ def emitted(graph: Graph, plan: GraphPartition, more: Mapping[int, Sequence[Node
     return found
 
 
-def _read_by_region(nodes: Sequence[Node], plan: GraphPartition) -> set[Node]:
+def read_by_region(nodes: Sequence[Node], plan: GraphPartition) -> set[Node]:
     """What a region reads from outside."""
     own = set(nodes)
     found: set[Node] = set()

@@ -16,6 +16,7 @@ from torch.fx import Node
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.torch.aliases import Alias
+from taskfuse.torch.copies import COPY
 from taskfuse.torch.fates import GraphPartition, NodeKind
 from taskfuse.torch.importer import ImportedRegion, imported
 from taskfuse.torch.metadata import Refused
@@ -66,6 +67,7 @@ def _parts(plan: GraphPartition, number: int, aliases: Mapping[Node, Alias]) -> 
     """The views that are read in a region, the nearest to what reads them, which have some elements of a tensor from outside it, each once."""
     found: dict[Node, None] = {}
     seen: set[Node] = set()
+    written = {node.args[0] for node in plan.regions[number] if node.target is COPY}
     stack = [node for reader in plan.regions[number] for node in reader.all_input_nodes]
     while stack:
         node = stack.pop()
@@ -73,7 +75,13 @@ def _parts(plan: GraphPartition, number: int, aliases: Mapping[Node, Alias]) -> 
             continue
         seen.add(node)
         view = aliases.get(node)
-        if view is not None and plan.kinds[view.base] is not NodeKind.GLUE and plan.region_of.get(view.base) != number and _is_part(view):
+        if (
+            view is not None
+            and view.base not in written
+            and plan.kinds[view.base] is not NodeKind.GLUE
+            and plan.region_of.get(view.base) != number
+            and _is_part(view)
+        ):
             found[node] = None
         else:
             stack += node.all_input_nodes

@@ -20,7 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 from taskfuse.torch.aliases import Alias
 from taskfuse.torch.bound import BoundCall
 from taskfuse.torch.calls import FunctionName, OpName, function_of, viewer
-from taskfuse.torch.copies import COPIES, joined
+from taskfuse.torch.copies import COPIES, COPY, joined
 from taskfuse.torch.importer import ImportedRegion
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.metadata import members, symbols_of
@@ -202,10 +202,11 @@ class _Writer:
             known = [self.symbols[s] for s in symbols if self.is_known(s)]
             whole = [f"{self.text(n)}.{what}" for n in region.tensors for what in ("shape", "stride()")] if len(known) < len(symbols) else []
             args.insert(0, f"({''.join(f'{s}, ' for s in known + whole)})")
-        made = "".join(f"{n.name}, " for n in region.outputs)
-        reads = [*region.tensors, *region.numbers]
-        self.there.update(region.outputs)
-        self.lines.append((f"{made}= {name}({', '.join(args)})", reads, list(region.outputs)))
+        outputs = [n for n in region.outputs if n.target is not COPY]  # what it writes into arguments has names
+        made = "".join("_, " if n.target is COPY else f"{n.name}, " for n in region.outputs)
+        drop = "; del _" if len(outputs) < len(region.outputs) else ""
+        self.there.update(outputs)
+        self.lines.append((f"{made}= {name}({', '.join(args)}){drop}", [*region.tensors, *region.numbers], outputs))
         for node, restrided in zip(region.outputs, region.restrided, strict=True):
             if restrided:
                 value = node.meta["val"]

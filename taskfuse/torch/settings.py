@@ -35,7 +35,7 @@ class Settings:
         numerics: as for :func:`taskfuse.compile`: ``"eager"`` rounds as torch does op by op, ``"wide"`` keeps chains of 16-bit floats in float32.
         least: fewest ops of a fusion.
         most: most ops of a fusion; greater ones are cut.
-        processes: how many processes compile fusions; 0: as many as there are cores, at most 16.
+        processes: how many processes compile fusions; 0: as many as there are cores that this process may use, at most 16.
         budget: seconds that the search for the schedule of one fusion may take.
         cudagraphs: record CUDA graphs; ``mode="reduce-overhead"`` and ``"max-autotune"`` set it.
         cache: keep compiled graphs in torch's caches, and schedules in taskfuse's.

@@ -166,6 +166,41 @@ def test_each_size_has_a_recording_of_its_own(train: bool) -> None:
             torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
 
 
+def test_updates_in_place() -> None:
+    """A step of an optimizer: parameters at odd addresses, of equal shapes and others."""
+
+    def step(parameters: list[Any], moments: list[Any], gradients: list[Any]) -> None:
+        for p, m, g in zip(parameters, moments, gradients, strict=True):
+            m.mul_(0.9).add_(g)
+            p.sub_(m * 0.1)
+
+    run = compiled(step)
+    for start in (0, 1, 4, 1, 0):
+        whole = torch.randn(3, 2 * 4096 + 8, device="cuda")
+        other = whole.clone()
+        for f, memory in ((run, whole), (step, other)):
+            rows = [[x[start : start + 4096].view(64, 64), x[start + 4096 :][:96]] for x in memory]
+            for _ in range(3):
+                f(*rows)
+        torch.testing.assert_close(whole, other)
+
+
+def test_running_statistics_of_a_recording() -> None:
+    """A recorded graph writes to buffers, which are at the same addresses in each call; its parameters are not copied."""
+    model, other = (torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.BatchNorm1d(48)).cuda() for _ in range(2))
+    other.load_state_dict(model.state_dict())
+    run = compiled(model, cudagraphs=True, least=1)
+    for _ in range(5):
+        x = torch.randn(32, 64, device="cuda")
+        torch.compiler.cudagraph_mark_step_begin()
+        got, want = (torch.autograd.grad(f(x).square().mean(), list(m.parameters())) for f, m in ((run, model), (other, other)))
+        for a, b in zip([*got, *model.buffers()], [*want, *other.buffers()], strict=True):
+            torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+        with torch.no_grad():
+            for m in (model, other):
+                m[0].weight.mul_(0.9)
+
+
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"])
 def test_modes(mode: str) -> None:
     model = mlp(torch.bfloat16)

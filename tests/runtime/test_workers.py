@@ -1,5 +1,6 @@
 """Processes that compile fusions: the executables, the errors; they stay for the next ones; few fusions stay here."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -117,3 +118,15 @@ def test_they_end() -> None:
     assert pool is not None
     stop()
     assert not pool.is_alive
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no affinity")
+def test_as_many_as_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that may use one core of many compiles by itself."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+
+    def one(_: int) -> set[int]:
+        return {3}
+
+    monkeypatch.setattr(os, "sched_getaffinity", one)
+    assert start() is None

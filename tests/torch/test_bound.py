@@ -126,6 +126,27 @@ def test_a_launch_that_fails_is_told(launches: Watched) -> None:
     program([torch.randn(48, 64)])
 
 
+def test_results_that_are_arguments(launches: Watched) -> None:
+    """What a fusion writes in place: no tensor is made, and a bound call launches with the address of the argument."""
+
+    def step(p: Any, m: Any, g: Any) -> Any:
+        m.mul_(0.9).add_(g)
+        p.sub_(m)
+        return g + m * 2
+
+    program, run = compiled(step, *(torch.randn(32, 64) for _ in range(3)))
+    assert len(run.stored) == 2
+    assert run.executable is not None
+    assert all(kernel.in_place for kernel in run.executable.kernels)
+    for _ in range(3):
+        launches.seen.clear()
+        p, m, g = (torch.randn(32, 64) for _ in range(3))
+        (y,) = program([p, m, g])
+        ((_, _, addresses),) = launches.seen
+        assert set(addresses) == {x.data_ptr() for x in (p, m, g, y)}
+    assert "call" in program._run.__globals__["fusion_0"].__name__
+
+
 def test_arguments_that_overlap_are_bound_at_their_distances(launches: Watched) -> None:
     """Slices of one tensor: a kernel may read any of their bytes through either of them."""
     calls: list[Any] = []
