@@ -29,6 +29,7 @@ from tests.schedulers.rows import (
     statistics,
     two_norms,
 )
+from tests.thinning import in_turn
 
 
 @pytest.mark.parametrize("config", [REGISTERS, SHARED, NOTHING], ids=lambda c: c.keep.value)
@@ -129,24 +130,27 @@ def norm_of_floats(x: tf.TensorView, shape: Shape, axis: int) -> list[tf.TensorV
     return layer_norm(tf.cast(x, tf.float32), shape, axis)
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize(
-    ("kind", "shape", "axis"),
-    [
-        (gated_norm, (8192, 4096), -1),  # two inputs
-        (gated_norm, (64, 300000), 0),  # and each thread has eight columns
-        (two_norms, (1000, 264), 0),  # four results for each of them
-        (two_norms, (4096, 128), 0),  # blocks share rows
-        (log_softmax, (2048, 16384), 0),
-        (layer_norm, (4096, 50257), -1),  # no vectors
-        (residual_norm, (64, 300000), -1),  # walks of few trips, which the C++ compiler unrolls
-        (two_norms, (16384, 1024), -1),
-        (layer_norm, (1000, 1000), -1),  # threads without a last vector
-        (norm_of_floats, (1000, 1000), -1),
-    ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
+    ("case", "arch"),
+    in_turn(
+        [
+            (gated_norm, (8192, 4096), -1),  # two inputs
+            (gated_norm, (64, 300000), 0),  # and each thread has eight columns
+            (two_norms, (1000, 264), 0),  # four results for each of them
+            (two_norms, (4096, 128), 0),  # blocks share rows
+            (log_softmax, (2048, 16384), 0),
+            (layer_norm, (4096, 50257), -1),  # no vectors
+            (residual_norm, (64, 300000), -1),  # walks of few trips, which the C++ compiler unrolls
+            (two_norms, (16384, 1024), -1),
+            (layer_norm, (1000, 1000), -1),  # threads without a last vector
+            (norm_of_floats, (1000, 1000), -1),
+        ],
+        ("sm_90a", "sm_80"),
+    ),
+    ids=lambda value: value if isinstance(value, str) else f"{value[0].__name__}-{value[1]}-{value[2]}",
 )
-def test_no_choice_spills(kind: Kind, shape: tuple[int, int], axis: int, arch: str) -> None:
+def test_no_choice_spills(case: tuple[Kind, tuple[int, int], int], arch: str) -> None:
+    kind, shape, axis = case
     fusion = make(kind, shape, tf.bfloat16, axis)
     tf.schedulers.normalization(fusion)
     found = tf.lower(fusion).resources(arch).compiled
