@@ -56,12 +56,15 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
-    """The settings of whoever runs the tests do not count, and their cache stays as it is."""
+def no_settings(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Generator[None]:
+    """The settings of whoever runs the tests do not count, and their cache stays as it is. All processes of a run share one, which is empty when it begins."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if hasattr(pytestconfig, "workerinput") else base) / "cache"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         for name in VARIABLES:
             patch.delenv(name, raising=False)
-        patch.setenv("TASKFUSE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("TASKFUSE_CACHE_DIR", str(folder))
         patch.setenv("TASKFUSE_CACHE_PLANS", "0")  # each test sees what is decided, not what another test was told
         yield
 

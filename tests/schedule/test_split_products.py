@@ -58,7 +58,7 @@ def test_three_parts_are_the_number(x: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(a=fractions, b=fractions)
 def test_what_is_left_out_of_one_product(name: str, a: float, b: float) -> None:
     """The pairs that are multiplied, added exactly, against the product."""

@@ -70,7 +70,7 @@ def test_blocks_that_share_rows_of_several_axes_load_vectors() -> None:
     assert sum(isinstance(s, VectorCopy) for s in walk(kernel.body)) == 4  # three phases load, one stores
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     st.sampled_from(NORMS),
     st.sampled_from([tf.float32, tf.bfloat16, tf.float16]),
@@ -88,7 +88,7 @@ def test_any_shape(kind: Kind, dtype: tf.DType, axis: int, few: int, many: int, 
     check(make(kind, shape, dtype, axis), RowConfig(threads, rows, unroll, keep=keep), seed=seed)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.sampled_from(NORMS), st.sampled_from([0, -1]), st.integers(1, 30), st.sampled_from([3, 16, 100, 257]))
 def test_the_choice_of_the_cost_model(kind: Kind, axis: int, rows: int, columns: int) -> None:
     check(make(kind, (rows, columns) if axis == -1 else (columns, rows), axis=axis), None)
