@@ -39,7 +39,7 @@ def known(*conditions: Expr, bounded: bool = True) -> Constraints:
     return Constraints(Ranges({}), Facts()).given(*bounds, *conditions)
 
 
-@settings(max_examples=80)
+@settings(max_examples=150)
 @given(FORMS, st.lists(FORMS, max_size=3))
 def test_what_is_said_has_no_counterexample(form: Expr, conditions: list[Expr]) -> None:
     if Linear.of(known(*(ge(c, 0) for c in conditions))).nonnegative(form):

@@ -42,7 +42,7 @@ def holding(conditions: list[Expr]) -> list[dict[str, int]]:
     return [p for p in POINTS if all(evaluate(c, p) for c in conditions)]
 
 
-@settings(max_examples=80)
+@settings(max_examples=200)
 @given(EXPRS, st.lists(CONDITIONS, max_size=2))
 def test_values_lie_in_their_spans(e: Expr, conditions: list[Expr]) -> None:
     ranges = boxed(*conditions)
@@ -55,7 +55,7 @@ def test_values_lie_in_their_spans(e: Expr, conditions: list[Expr]) -> None:
         assert high is None or value <= high
 
 
-@settings(max_examples=80)
+@settings(max_examples=200)
 @given(CONDITIONS, st.lists(CONDITIONS, max_size=2))
 def test_what_is_refuted_or_implied(condition: Expr, conditions: list[Expr]) -> None:
     ranges = boxed(*conditions)

@@ -227,7 +227,7 @@ def broken_law(fusion: Fusion) -> str | None:
 
 
 @given(fusions())
-@settings(max_examples=60)
+@settings(max_examples=150)
 def test_round_trip(fusion: Fusion) -> None:
     broken = broken_law(fusion)
     if broken is not None:  # calls after `task` and `group` may break a law: the text shows it, and reading it back says so

@@ -194,7 +194,7 @@ def kernels(draw: st.DrawFn) -> Kernel:
 
 
 @given(kernels())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 def test_parse_inverts_print(kernel: Kernel) -> None:
     text = to_text(kernel)
     found = parse_kernel(text)

@@ -27,7 +27,7 @@ def faults(kernel: tf.Kernel) -> Iterator[tuple[str, tf.Kernel]]:
             yield f"{type(s).__name__} {s.note if isinstance(s, Barrier) else s.barrier.name}", without(kernel, s)
 
 
-def is_caught(kernel: tf.Kernel, fusion: tf.Fusion, *args: Array, seeds: int = 6) -> bool:
+def is_caught(kernel: tf.Kernel, fusion: tf.Fusion, *args: Array, seeds: int = 20) -> bool:
     """True if an interleaving makes the kernel fail or give another result than NumPy."""
     wanted = fusion.evaluate(*args)
     for seed in range(seeds):

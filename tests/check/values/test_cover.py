@@ -60,7 +60,7 @@ def statements(draw: st.DrawFn) -> tuple[list[Visits], tuple[Expr, ...]]:
     return made, expressions(extents)
 
 
-@settings(max_examples=50)
+@settings(max_examples=100)
 @given(statements())
 def test_what_is_covered_is_visited_once(drawn: tuple[list[Visits], tuple[Expr, ...]]) -> None:
     made, extents = drawn
@@ -75,7 +75,7 @@ def test_what_is_covered_is_visited_once(drawn: tuple[list[Visits], tuple[Expr, 
         assert beyond or len(found) == len(inside)
 
 
-@settings(max_examples=50)
+@settings(max_examples=100)
 @given(statements())
 def test_what_is_covered_again_is_visited(drawn: tuple[list[Visits], tuple[Expr, ...]]) -> None:
     made, extents = drawn
