@@ -32,16 +32,18 @@ from tests.schedulers.rows import (
 from tests.thinning import in_turn
 
 
-@pytest.mark.parametrize("config", [REGISTERS, SHARED, NOTHING], ids=lambda c: c.keep.value)
-@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize(("kind", "config"), in_turn(NORMS, [REGISTERS, SHARED, NOTHING]))
 def test_kinds(kind: Kind, config: RowConfig) -> None:
     check(make(kind, (5, 200)), config)
 
 
 @pytest.mark.parametrize(
-    "config", [RowConfig(8, 8, 5, keep=Keep.REGISTERS), RowConfig(4, 8, 3, keep=Keep.SHARED), RowConfig(4, 16, 2)], ids=lambda c: c.keep.value
+    ("kind", "config"),
+    in_turn(
+        [softmax, layer_norm, statistics, layer_norm],
+        [RowConfig(8, 8, 5, keep=Keep.REGISTERS), RowConfig(4, 8, 3, keep=Keep.SHARED), RowConfig(4, 16, 2)],
+    ),
 )
-@pytest.mark.parametrize("kind", [softmax, layer_norm, statistics])
 def test_the_contiguous_axis_is_kept(kind: Kind, config: RowConfig) -> None:
     check(make(kind, (37, 72), axis=0), config)
 
