@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ import taskfuse as tf
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.aten import Graph, Unknown, fusion, graphs, parse
 
-GRAPHS = {g.name: g for g in graphs()}
+
+@cache
+def by_name() -> dict[str, Graph]:
+    return {g.name: g for g in graphs()}
 
 
 def built(graph: Graph) -> tf.Fusion:
@@ -29,17 +33,17 @@ def built(graph: Graph) -> tf.Fusion:
 
 
 def test_there_are_270() -> None:
-    assert len(GRAPHS) == 270
+    assert len(by_name()) == 270
 
 
 def test_what_is_read_has_the_tensors_of_the_graph() -> None:
-    for graph in GRAPHS.values():
+    for graph in by_name().values():
         built(graph)
 
 
 @pytest.mark.parametrize("name", ["rotary_bwd0_1", "deberta_fwd0_8", "contrastive_bwd0_3"])
 def test_small_ones_compile(name: str) -> None:
-    assert all(c.is_proved for c in tf.compile(built(GRAPHS[name]), backend="sim").certificates)
+    assert all(c.is_proved for c in tf.compile(built(by_name()[name]), backend="sim").certificates)
 
 
 def test_a_text() -> None:

@@ -1,11 +1,11 @@
 """The search for segments: which tensors are computed by one kernel each, while the cost models say that fewer kernels take no longer.
 
-What kernels a segment may be is in :mod:`taskfuse.schedulers.segment_ways`.
+What kernels a segment may be is in :mod:`taskfuse.schedulers.segment_ways`, what follows of it from who reads what in :mod:`taskfuse.schedulers.tensor_graph`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from heapq import heappop, heappush
@@ -13,25 +13,20 @@ from math import inf, prod
 from typing import Any
 
 from taskfuse.deadline import DeadlineError
-from taskfuse.ir.connectivity import components
-from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, Pointwise, Reduction
+from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE
-from taskfuse.ir.storage import made_from, needed, producers, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.parts import Parts
-from taskfuse.schedule.scatter import ragged_rows
 from taskfuse.schedulers.apart import atoms
 from taskfuse.schedulers.auto import multiplies
 from taskfuse.schedulers.beside import GAIN, SMALL, JointPlace, fit_together, groups, is_joinable, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Candidate, Trial, tried
-from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.schedule import Chosen, Config, Sizes
 from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates, RowViews, Ways
 from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
+from taskfuse.schedulers.tensor_graph import Segment, TensorGraph
 from taskfuse.schedulers.walks import walks
 from taskfuse.target import Target
 
@@ -46,9 +41,6 @@ MOST_PRODUCTS = 8
 """The most products of one list of tiles: each adds to what has to be lowered, proved and compiled, and the more there are, the less a launch matters."""
 EQUAL = 1.000001
 """The most time relative to another one that is equal up to rounding."""
-ELEMENTWISE_KINDS = (Pointwise, FirstValid, Gather)
-"""Expressions that compute an element of operands at its own point, or of a table that is there before."""
-Segment = frozenset[TensorView]
 
 
 class Search:
@@ -79,14 +71,7 @@ class Search:
         self.sizes = sizes
         self.extent = Sizes(fusion, sizes, target)
         self.target = self.extent.target
-        self.tensors = tuple(e.output for e in needed(fusion))
-        self.place = {tv: k for k, tv in enumerate(self.tensors)}
-        self.reads = {tv: self._read_by(tv) for tv in self.tensors}
-        readers: dict[TensorView, set[TensorView]] = {tv: set() for tv in self.tensors}
-        for tv in self.tensors:
-            for read in self.reads[tv]:
-                readers.setdefault(read, set()).add(tv)
-        self.readers = {tv: frozenset(found) for tv, found in readers.items()}
+        self.graph = TensorGraph(fusion, self.extent)
         self._unmoved: set[tuple[Segment, TensorView, Segment]] = set()
         self._trial = trial
         self._budget = budget
@@ -97,11 +82,8 @@ class Search:
         self._refused_us = 0.0
         self._is_absurd = False
         self._trusted: set[Segment] = set()
-        self._sizes: dict[TensorView, float] = {}
-        self._through: dict[Segment, frozenset[TensorView]] = {}
-        self._after: dict[Segment, Segment] = {}
-        start = self._start() if begun is None else self._as_in(begun.segments)
-        self._segments = self._sorted(self._joined(self._walked_together(start)))
+        start = self.graph.beginning() if begun is None else self._as_in(begun.segments)
+        self._segments = self.graph.in_order(self._joined(self._walked_together(start)))
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -137,9 +119,9 @@ class Search:
         """The tensors that segments read of others, each with its readers in one of them; those that are made last come first."""
         number = {tv: k for k, p in enumerate(self._segments) for tv in p}
         found: list[tuple[TensorView, tuple[TensorView, ...]]] = []
-        for tv in reversed(self.tensors):
+        for tv in reversed(self.graph.tensors):
             apart: dict[int, list[TensorView]] = {}
-            for reader in sorted(self.readers[tv], key=self.place.__getitem__):
+            for reader in sorted(self.graph.readers[tv], key=self.graph.place.__getitem__):
                 if number[reader] != number[tv]:
                     apart.setdefault(number[reader], []).append(reader)
             found += [(tv, tuple(apart[k])) for k in sorted(apart)]
@@ -158,9 +140,9 @@ class Search:
             refused = next((p for k, p in enumerate(segments) if not self._holds(p, f"{self.fusion.name}_{k}", us)), None)
             if refused is None:
                 break
-            segments = self._sorted(self._without(segments, refused))
+            segments = self.graph.in_order(self._without(segments, refused))
         steps = self._beside(segments, [self._kept[p] for p in segments])
-        crossing, dropped = self._crossing(segments), tuple(self._dropped)
+        crossing, dropped = self.graph.crossing(segments), tuple(self._dropped)
         ended = self._budget.extended or self._budget.why_spent
         return Segmentation(self.fusion.name, tuple(steps), crossing, reason, moved=self.moves, whole_fusion=self.fusion, dropped=dropped, ended=ended)
 
@@ -212,7 +194,7 @@ class Search:
 
     def _levels(self, segments: Sequence[Segment], kernels: Sequence[Candidate | SegmentStep]) -> list[int]:
         own = {tv: k for k, p in enumerate(segments) for tv in p}
-        needs = [{own[t] for tv in p for t in self.reads[tv] if t in own and t not in p} for p in segments]
+        needs = [{own[t] for tv in p for t in self.graph.reads[tv] if t in own and t not in p} for p in segments]
         schedules = [kernel.schedule for kernel in kernels]
         is_product = [multiplies(schedule) for schedule in schedules]
         may = [is_joinable(kernel.fusion, kernel.schedule, self.target) for kernel in kernels]
@@ -253,7 +235,7 @@ class Search:
             while not self._budget.is_spent and (moved := self._moved(segments)) is not None:
                 segments = moved
             segments = self._merged(segments, settled)  # what was in the way of a pair may stand elsewhere now
-        return self._multiplied_together(self._sorted(segments))
+        return self._multiplied_together(self.graph.in_order(segments))
 
     def _multiplied_together(self, segments: list[Segment]) -> list[Segment]:
         """``segments``, products so small that launches matter as one list of tiles where that is faster: they need not have a tensor in common."""
@@ -271,7 +253,7 @@ class Search:
                 a = level.pop(0)
                 for b in level:
                     self._budget.spend(Work.PAIR, len(a) + len(b))
-                    if self._products_of(a | b) <= MOST_PRODUCTS and self._gains(owner, a, b):
+                    if self.graph.products_of(a | b) <= MOST_PRODUCTS and self._gains(owner, a, b):
                         level[level.index(b)] = whole = a | b
                         owner |= dict.fromkeys(whole, whole)
                         del joined[a], joined[b]
@@ -284,16 +266,12 @@ class Search:
         for walk in walks(self.fusion):
             parts = [p for p in segments if any(tv in p for tv in walk)]
             whole = frozenset[TensorView]().union(*parts)
-            if len(parts) < 2 or not self._is_convex({tv: p for p in segments for tv in p}, whole):
+            if len(parts) < 2 or not self.graph.is_convex({tv: p for p in segments for tv in p}, whole):
                 continue
             apart = sum(self._way(p).us for p in parts)
             if self._way(whole).us <= apart and self._way(whole).scheduled_us <= apart:  # a price may be that of an impossible schedule
                 segments = [*(p for p in segments if p not in parts), whole]
         return segments
-
-    def _products_of(self, p: Segment) -> int:
-        """The number of products of tensors that a segment sums."""
-        return sum(isinstance(e, Reduction) and len(e.operands) > 1 for e in map(self.fusion.definition, p))
 
     def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:
         """``segments`` with pairs merged, those that save the most bytes first. A pair without a gain is not tried again, since paths remain.
@@ -307,12 +285,12 @@ class Search:
         pairs: list[tuple[float, int, int]] = []
 
         def add(number: int) -> None:
-            own = self._touched(there[number])
+            own = self.graph.touched(there[number])
             near = set[int]().union(*(touching.get(tv, ()) for tv in own)) & there.keys()
             for other in near:
                 if there[other] in settled and there[number] in settled:
                     continue
-                heappush(pairs, (-self._saved(there[other], there[number]), other, number))
+                heappush(pairs, (-self.graph.saved(there[other], there[number]), other, number))
             for tv in own:
                 touching.setdefault(tv, set()).add(number)
 
@@ -380,23 +358,23 @@ class Search:
 
     def _parts_of(self, p: Segment) -> list[Segment]:
         """The segments that merging began with, in a segment; its smallest ones, if it has none of these or is one."""
-        parts = [q for q in self._start() if q <= p]
+        parts = [q for q in self.graph.beginning() if q <= p]
         is_finer = parts != [p] and frozenset[TensorView]().union(*parts) == p
-        return parts if is_finer else atoms(self.fusion, [tv for tv in self.tensors if tv in p])
+        return parts if is_finer else atoms(self.fusion, [tv for tv in self.graph.tensors if tv in p])
 
     def _moved(self, segments: Sequence[Segment]) -> list[Segment] | None:
         """The segments with some tensors on the other side of a cut, if that is faster; or if it takes as long, and segments can then be merged."""
         owner = {tv: p for p in segments for tv in p}
-        for a, tensors, home in self._movable(segments):
+        for a, tensors, home in self.graph.movable(segments):
             if self._budget.is_spent:
                 break
-            first = min(tensors, key=lambda tv: self.place[tv])
+            first = min(tensors, key=lambda tv: self.graph.place[tv])
             if (a, first, home) in self._unmoved:
                 continue
             self._unmoved.add((a, first, home))
             left, right = a - tensors, home | tensors
             there = owner | dict.fromkeys(left, left) | dict.fromkeys(right, right)
-            if not all(self._is_convex(there, p) for p in (left, right)):
+            if not all(self.graph.is_convex(there, p) for p in (left, right)):
                 continue
             us, both = self._us_of((a, home)), (left, right)
             if sum(self._way(p).us for p in both) <= us * EQUAL and (found := self._us_of(both)) <= us * EQUAL:
@@ -408,125 +386,25 @@ class Search:
                     return merged
         return None
 
-    def _movable(self, segments: Sequence[Segment]) -> Iterator[tuple[Segment, Segment, Segment]]:
-        """From where, what and where to: a tensor to all that reads it, since what makes elements wider is done where they are read; one to what it is computed
-        of, since what makes them narrower is done where these are made; and a reduction, with what follows from it, to reductions of the same axes, which walk
-        over them together."""
-        parts = {tv for e in self.fusion.exprs() if isinstance(e, Assemble) for tv in made_from(self.fusion, e.output)}
-        for a in segments:
-            for tv in sorted(a - parts, key=lambda tv: self.place[tv]):
-                readers = self.readers[tv]
-                home = next((b for b in segments if b is not a and readers and readers <= b), None)
-                if home is not None and len(a) > 1 and not tv.is_output and isinstance(self.fusion.definition(tv), Pointwise):
-                    yield a, frozenset([tv]), home
-        owner = {tv: p for p in segments for tv in p}
-        for a in segments:
-            for tv in sorted(a - parts, key=lambda tv: self.place[tv]) if len(a) > 1 else ():
-                read = [t for t in self.reads[tv] if t in owner]
-                home = owner[read[0]] if read else a
-                if home is not a and self._is_narrowed(tv) and all(owner[t] is home for t in read):
-                    yield a, frozenset([tv]), home
-        spaces = {p: {self._walked(tv) for tv in p} - {None} for p in segments}
-        for a in segments:
-            for tv in sorted(a, key=lambda tv: self.place[tv]):
-                space = self._walked(tv)
-                homes = [] if space is None else [b for b in segments if b is not a and space in spaces[b]]
-                if homes and not (follows := self._following(tv, a)) & parts and follows != a:
-                    yield from ((a, follows, home) for home in homes)
-
-    def _is_narrowed(self, tv: TensorView) -> bool:
-        """True for a conversion of as many wider elements."""
-        expr = self.fusion.definition(tv)
-        is_cast = isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["cast"]
-        return is_cast and all(tv.dtype.itemsize < t.dtype.itemsize and self._size(tv) < self._size(t) for t in self.reads[tv])
-
-    def _walked(self, tv: TensorView) -> Hashable:
-        """The axes that a reduction of one tensor walks over; ``None`` for anything else."""
-        expr = self.fusion.definition(tv)
-        is_walk = isinstance(expr, Reduction) and len(self.reads[tv]) == 1
-        return tuple((str(a.extent), a.is_reduction) for a in tv.root if a.extent is not ONE) if is_walk else None
-
-    def _following(self, tv: TensorView, p: Segment) -> Segment:
-        """A tensor of a segment, and what needs it there."""
-        found, left = {tv}, [tv]
-        while left:
-            new = (self.readers[left.pop()] & p) - found
-            found |= new
-            left += new
-        return frozenset(found)
-
-    def _read_by(self, tv: TensorView) -> tuple[TensorView, ...]:
-        return tuple(dict.fromkeys(t for read in producers(self.fusion, tv) for t in (read, *made_from(self.fusion, read))))
-
-    def _start(self) -> list[Segment]:
-        """A segment for each tensor; those of one assembly together, and what only one segment reads, at its readers' points, with that. Rows out of tiles
-        belong to the product that makes the tiles, which then stores nothing else."""
-        ragged = set(ragged_rows(self.fusion))
-        ragged |= {use.output for tv in ragged for use in tv.uses if isinstance(use, Pointwise)}
-        joined: dict[TensorView, Segment] = {tv: frozenset([tv]) for tv in self.tensors}
-
-        def join(tensors: Sequence[TensorView]) -> None:
-            together = frozenset[TensorView]().union(*(joined[tv] for tv in tensors))
-            for tv in together:
-                joined[tv] = together
-
-        for expr in self.fusion.exprs():
-            if isinstance(expr, Assemble):
-                join([tv for tv in made_from(self.fusion, expr.output) if tv in joined])
-        for tv in reversed(self.tensors):
-            readers = self.readers[tv]
-            if tv.is_output or tv in ragged or len({joined[r] for r in readers}) != 1:
-                continue
-            if all(self._is_simple(tv, r) for r in readers):
-                join([tv, *readers])
-        return list(dict.fromkeys(joined[tv] for tv in self.tensors))
-
     def _as_in(self, others: Sequence[Segment]) -> list[Segment]:
         """The segments of another form, in parts that have nothing in common here: merging finds whether they belong together. A tensor that it lacks stands
         with its readers, a reduction alone, the parts of one assembly together. What is no segment here is in the parts that merging begins with."""
         homes = {tv.name: k for k, p in enumerate(others) for tv in p}
         found: dict[int, set[TensorView]] = {}
         number = dict[TensorView, int]()
-        for k, tv in enumerate(reversed(self.tensors), len(others)):
-            near = set[int]() if isinstance(self.fusion.definition(tv), Reduction) else {number[r] for r in self.readers[tv]}
+        for k, tv in enumerate(reversed(self.graph.tensors), len(others)):
+            near = set[int]() if isinstance(self.fusion.definition(tv), Reduction) else {number[r] for r in self.graph.readers[tv]}
             number[tv] = homes.get(tv.name, near.pop() if len(near) == 1 else k)
-        for together in atoms(self.fusion, self.tensors):
+        for together in atoms(self.fusion, self.graph.tensors):
             number |= dict.fromkeys(together, max(number[tv] for tv in together))
-        for tv in self.tensors:
+        for tv in self.graph.tensors:
             found.setdefault(number[tv], set()).add(tv)
-        segments = [q for k in found for q in self._connected(frozenset(found[k]))]
+        segments = [q for k in found for q in self.graph.connected(frozenset(found[k]))]
         owner = {tv: p for p in segments for tv in p}
-        return [q for p in segments for q in ([p] if self._is_convex(owner, p) and self._way(p).us < inf else self._parts_of(p))]
-
-    def _connected(self, p: Segment) -> list[Segment]:
-        """The parts of a segment none of which reads a tensor of another one, or is assembled with one."""
-        order = sorted(p, key=self.place.__getitem__)
-        edges = [(tv, own) for tv in order for own in self.reads[tv] if own in p]
-        edges += [(first, tv) for first, *rest in map(tuple, atoms(self.fusion, order)) for tv in rest]
-        return [frozenset(part) for part in components(order, edges)]
-
-    def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
-        """True if a reader of ``tv`` reads it where the reader itself is computed, by elementwise functions and reads at computed indices."""
-        expr, use = self.fusion.definition(tv), self.fusion.definition(reader)
-        if not isinstance(expr, ELEMENTWISE_KINDS) or not isinstance(use, ELEMENTWISE_KINDS):
-            return False
-        found = [is_aligned(r, reader) for r in storage_reads(self.fusion, use) if r.tensor is tv]
-        return bool(found) and all(found)
-
-    def _touched(self, p: Segment) -> frozenset[TensorView]:
-        """The tensors that a segment reads from memory or writes to it."""
-        if p not in self._through:
-            read = {t for tv in p for t in self.reads[tv]}
-            self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
-        return self._through[p]
-
-    def _saved(self, a: Segment, b: Segment) -> float:
-        """Bytes that need not be moved if two segments are one: what both read is read once, and what only one reads of the other neither written nor read."""
-        whole = a | b
-        return sum(self._size(tv) * (2 if tv in whole and not tv.is_output and self.readers[tv] <= whole else 1) for tv in self._touched(a) & self._touched(b))
+        return [q for p in segments for q in ([p] if self.graph.is_convex(owner, p) and self._way(p).us < inf else self._parts_of(p))]
 
     def _gains(self, owner: Mapping[TensorView, Segment], a: Segment, b: Segment) -> bool:
-        if not self._is_convex(owner, a | b):
+        if not self.graph.is_convex(owner, a | b):
             return False
         apart = self._way(a).us + self._way(b).us
         if self._is_hopeless(a | b, apart) or self._way(a | b).us > apart:
@@ -543,35 +421,9 @@ class Search:
         points = [prod(self.extent(a.extent) for a in tv.root) for tv in p if isinstance(e := self.fusion.definition(tv), Reduction) and len(e.operands) > 1]
         return target.issue_us(sum(points) / PRODUCTS_WITHOUT_TILES) > us and not self._way(p).has_products
 
-    def _is_convex(self, owner: Mapping[TensorView, Segment], together: Segment) -> bool:
-        """No other segment needs a tensor of ``together`` and makes one that it needs, itself or through others.
-
-        Args:
-            owner: the segment of each tensor; what it says of those of ``together`` is not asked.
-        """
-        left = list(self._reading(together))
-        seen = set[TensorView]()
-        while left:
-            tv = left.pop()
-            if tv in seen or tv not in owner:
-                continue
-            other = owner[tv]
-            seen |= other
-            after = self._reading(other)
-            if not together.isdisjoint(after):
-                return False
-            left += after - seen
-        return True
-
-    def _reading(self, p: Segment) -> Segment:
-        """The tensors outside of a segment that read its tensors."""
-        if p not in self._after:
-            self._after[p] = frozenset[TensorView]().union(*(self.readers[tv] for tv in p)) - p
-        return self._after[p]
-
     def _way(self, p: Segment) -> Ways:
         if p not in self._ways:
-            self._ways[p] = Ways(self.known, self.parts, self.rows, sorted(p, key=self.place.__getitem__))
+            self._ways[p] = Ways(self.known, self.parts, self.rows, sorted(p, key=self.graph.place.__getitem__))
         return self._ways[p]
 
     def _step(self, p: Segment) -> SegmentStep | None:
@@ -581,23 +433,3 @@ class Search:
         """The kernels of segments, each in the names of the first of its kind; ``None`` while one has none."""
         found = [candidate for p in segments if (candidate := self._way(p).candidate) is not None]
         return found if len(found) == len(segments) else None
-
-    def _sorted(self, segments: Sequence[Segment]) -> list[Segment]:
-        """The segments, producers first."""
-        left, order, done = list(segments), list[Segment](), set[TensorView]()
-        while left:
-            ready = next(p for p in left if all(t in done or t in p or t not in self.place for tv in p for t in self.reads[tv]))
-            left.remove(ready)
-            order.append(ready)
-            done |= ready
-        return order
-
-    def _crossing(self, segments: Sequence[Segment]) -> tuple[tuple[str, float], ...]:
-        owner = {tv: p for p in segments for tv in p}
-        found = {t: None for tv in self.tensors for t in self.reads[tv] if t in owner and owner[t] is not owner[tv]}
-        return tuple((tv.name, self._size(tv)) for tv in found)
-
-    def _size(self, tv: TensorView) -> float:
-        if tv not in self._sizes:
-            self._sizes[tv] = float(self.extent.elements(tv) * tv.dtype.itemsize)
-        return self._sizes[tv]

@@ -1,4 +1,4 @@
-"""Tests of this folder run on a GPU with torch; elsewhere each is skipped, and says why."""
+"""Tests of this folder run on a GPU with torch; elsewhere one of each module is skipped, and says why, and the others are left out."""
 
 import warnings
 from functools import cache
@@ -28,13 +28,18 @@ def missing() -> str | None:
     return None if torch.cuda.is_available() else "needs a torch that sees the GPU"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.gpu)
-            reason = missing()
-            if reason is not None:
-                item.add_marker(pytest.mark.skip(reason=reason))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    here = [item for item in items if item.path.is_relative_to(HERE)]
+    for item in here:
+        item.add_marker(pytest.mark.gpu)
+    reason = missing() if here else None
+    if reason is not None:
+        first = {item.path: item for item in reversed(here)}
+        for item in first.values():
+            item.add_marker(pytest.mark.skip(reason=reason))
+        others = {item for item in here if first[item.path] is not item}
+        config.hook.pytest_deselected(items=[*others])
+        items[:] = [item for item in items if item not in others]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Advance, Arrive, CursorInit, InitBarrier, Wait
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, bind, body, buffer, numbers, refused
+from tests.thinning import in_turn
 
 S, TX, TY, TZ, BX = P.Serial, P.TIDx, P.TIDy, P.TIDz, P.BIDx
 
@@ -375,9 +376,9 @@ def test_copies_at_two_levels() -> None:
 # -- nesting ------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("inner_type", "outer_type"), [(TY, TZ), (TZ, TZ), (TX, TX), (TZ, TY)])
-@pytest.mark.parametrize("first", [False, True])
-def test_a_vertical_group_in_a_vertical_group(inner_type: P, outer_type: P, first: bool) -> None:
+@pytest.mark.parametrize(("types", "first"), in_turn([(TY, TZ), (TZ, TZ), (TX, TX), (TZ, TY)], [False, True]))
+def test_a_vertical_group_in_a_vertical_group(types: tuple[P, P], first: bool) -> None:
+    inner_type, outer_type = types
     with tf.Fusion("nested") as fusion:
         x = tf.define_tensor([4, 8], name="x")
         a = tf.neg(x)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -46,12 +48,14 @@ def gaps(text: str) -> list[str]:
     return [o.reason for o in verify(tf.parse_kernel(text)).argument if o.verdict is not Verdict.PROVED]
 
 
-KERNELS = {(groups, how): tf.lower(simt(groups, how)) for groups in (3, 40) for how in (tf.PlaceSearch.BISECTION, tf.PlaceSearch.BALLOT)}
+@cache
+def lowered(groups: int, how: tf.PlaceSearch) -> tf.Kernel:
+    return tf.lower(simt(groups, how))
 
 
 @pytest.mark.parametrize("groups", [3, 40])
 def test_kernels_are_proved_for_any_lengths(groups: int) -> None:
-    kernel = KERNELS[groups, tf.PlaceSearch.BALLOT]
+    kernel = lowered(groups, tf.PlaceSearch.BALLOT)
     certificate = kernel.verify()
     certificate.require()
     assert not [text for text in certificate.assumptions if "tables hold" in text]
@@ -63,7 +67,7 @@ def test_kernels_are_proved_for_any_lengths(groups: int) -> None:
 @settings(max_examples=15)
 def test_whatever_the_lengths_are_a_kernel_computes_the_same(data: st.DataObject) -> None:
     groups = data.draw(st.sampled_from((3, 40)))
-    fusion, kernel = simt(groups), KERNELS[groups, data.draw(st.sampled_from((tf.PlaceSearch.BISECTION, tf.PlaceSearch.BALLOT)))]
+    fusion, kernel = simt(groups), lowered(groups, data.draw(st.sampled_from((tf.PlaceSearch.BISECTION, tf.PlaceSearch.BALLOT))))
     lengths = data.draw(st.lists(st.one_of(st.integers(-2, 20), st.sampled_from(EXTREMES)), min_size=groups, max_size=groups))
     given = *arrays(M, groups, 3, 16), np.array(lengths, np.int32)
     assert all((one == two).all() for one, two in zip(fusion.evaluate(*given), kernel.simulate(*given), strict=True))
@@ -100,7 +104,7 @@ def test_numbers_of_rows_and_groups_that_calls_say() -> None:
     ],
 )
 def test_wrong_kernels_are_not_proved(old: str, new: str) -> None:
-    kernel = KERNELS[3, tf.PlaceSearch.BISECTION]
+    kernel = lowered(3, tf.PlaceSearch.BISECTION)
     head, body = kernel.text(witness=True).split("\n\n", 1)
     wrong = f"{head.replace(old, new)}\n\n{body}" if old in head.splitlines()[0] else f"{head}\n\n{body.replace(old, new)}"
     assert wrong != f"{head}\n\n{body}"
@@ -109,7 +113,7 @@ def test_wrong_kernels_are_not_proved(old: str, new: str) -> None:
 
 
 def test_a_kernel_of_other_lengths_is_not_that_of_its_fusion() -> None:
-    kernel = KERNELS[3, tf.PlaceSearch.BISECTION]
+    kernel = lowered(3, tf.PlaceSearch.BISECTION)
     other = tf.parse_kernel(kernel.text(witness=True).replace("lengths of 40", "lengths of 41"))
     with pytest.raises(VerifyError, match="list of arguments"):
         check_faithful(other, simt(3))
@@ -119,7 +123,7 @@ def test_a_kernel_of_other_lengths_is_not_that_of_its_fusion() -> None:
 
 
 def test_blocks_add_lengths_up_before_anything_else() -> None:
-    text = KERNELS[40, tf.PlaceSearch.BALLOT].cuda_source()
+    text = lowered(40, tf.PlaceSearch.BALLOT).cuda_source()
     body = text[text.index("__global__") :]
     summed = body.index("offsets_of_lengths(n_offsets, 40, [&](int _k) { return min(max(n[_k], 0), 40); }, 40);\n  __syncthreads();")
     assert body.index("wait_for_stream();") < summed < body.index("upper_bound_by_ballot(41, [&](int _k) { return (int)min(max(n_offsets[_k]")
@@ -132,7 +136,7 @@ def test_only_offsets_that_are_read_are_made() -> None:
 
 @pytest.mark.parametrize("how", [tf.PlaceSearch.BISECTION, tf.PlaceSearch.BALLOT])
 def test_kernels_compile(how: tf.PlaceSearch) -> None:
-    assert KERNELS[40, how].cubin()
+    assert lowered(40, how).cubin()
     assert tf.lower(tensor_cores(40, tf.dim("M", min=128))).cubin()
 
 

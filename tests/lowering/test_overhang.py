@@ -15,6 +15,7 @@ from taskfuse.ir.scalar import const, sym
 from taskfuse.lowering.overhang import end_of, overhanging, told_apart
 from tests.lowering.running import numbers, refused
 from tests.lowering.stage import BF16, LAYOUTS, NESTS, SHARED, WHO, of
+from tests.thinning import pairs
 
 FACTORS = ((12, 2, 5), (11, 2, 5), (13, 3, 2))
 """Extents and factors; ``python -m tests.lowering.test_overhang`` takes all small ones."""
@@ -33,12 +34,14 @@ def agree(fusion: Fusion, *shapes: tuple[int, ...], proved: bool = False) -> Non
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_zeros_land_outside_of_all_elements(layout: str, who: str) -> None:
-    check_all(layout, who, FACTORS)
+    """Every two of layout, threads, nest and factors meet: factors take their turn."""
+    turn = [*LAYOUTS].index(layout) + [*WHO].index(who)
+    check_all(layout, who, ((nest, FACTORS[(k + turn) % len(FACTORS)]) for k, nest in enumerate(NESTS)))
 
 
-def check_all(layout: str, who: str, factors: Iterable[tuple[int, int, int]]) -> None:
-    """Sums of padded copies under all nests of splits."""
-    for nest, (n, f, g) in itertools.product(NESTS, factors):
+def check_all(layout: str, who: str, cases: Iterable[tuple[str, tuple[int, int, int]]]) -> None:
+    """Sums of padded copies under nests of splits."""
+    for nest, (n, f, g) in cases:
         try:
             fusion = of(n, nest, f, g, layout, who)
         except ScheduleError:
@@ -75,7 +78,7 @@ READERS: dict[str, Callable[[TensorView], TensorView]] = {
 @pytest.mark.parametrize("name", READERS)
 def test_readers_find_zeros_only_where_there_are_some(name: str, through: bool) -> None:
     """What is read past the end of a part, or of a factor that lacks an axis, is an element of the tensor."""
-    for nest, layout, (f, g) in itertools.product(("inner", "outer", "merged"), ("loops", "padded"), ((5, 2), (2, 5))):
+    for nest, layout, (f, g) in pairs(("inner", "outer", "merged"), ("loops", "padded"), ((5, 2), (2, 5))):
         agree(of(12, nest, f, g, layout, "serial", READERS[name], through), (12,))
 
 
@@ -270,5 +273,5 @@ def test_a_place_tells_only_what_is_not_lost() -> None:
 
 if __name__ == "__main__":
     for laid, by in itertools.product(LAYOUTS, WHO):
-        check_all(laid, by, itertools.product(range(1, 14), range(1, 7), range(1, 7)))
+        check_all(laid, by, itertools.product(NESTS, itertools.product(range(1, 14), range(1, 7), range(1, 7))))
         print(laid, by)

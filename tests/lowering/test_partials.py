@@ -18,6 +18,7 @@ from taskfuse.lowering.index_maps import IndexMap, IndexMaps
 from tests.lowering.joined import CASES, INDICES, UNEVEN, Product
 from tests.lowering.running import numbers, refused
 from tests.testing.ptx.compiled import compared
+from tests.thinning import pairs
 
 
 def check(case: Product, interleaving: Interleaving = Interleaving.RANDOM) -> Kernel:
@@ -32,9 +33,7 @@ def check(case: Product, interleaving: Interleaving = Interleaving.RANDOM) -> Ke
     return kernel
 
 
-@pytest.mark.parametrize("along", INDICES, ids=lambda p: p.value)
-@pytest.mark.parametrize("parts", [2, 3])
-@pytest.mark.parametrize("atom", ["wgmma", "mma"])
+@pytest.mark.parametrize(("atom", "parts", "along"), pairs(("wgmma", "mma"), (2, 3), INDICES))
 def test_parts_of_k_are_joined(atom: str, parts: int, along: P) -> None:
     check(Product(atom, along, parts))
 

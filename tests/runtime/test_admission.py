@@ -14,6 +14,7 @@ from taskfuse.runtime import admission
 from taskfuse.runtime.admission import Admitted
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import CompiledKernel
+from tests.thinning import in_turn
 
 RNG = np.random.default_rng(0)
 
@@ -52,8 +53,7 @@ def agrees(run: Callable[[Any], tuple[Any, ...]], fusion: tf.Fusion, n: int, m: 
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("specialize", [False, True])
-@pytest.mark.parametrize("name", MATH)
+@pytest.mark.parametrize(("name", "specialize"), in_turn(tuple(MATH), (False, True)))
 def test_extents_of_0_and_1(name: str, specialize: bool) -> None:
     fusion = of_matrix(MATH[name])
     run = tf.compile(fusion, "sim", specialize=specialize)

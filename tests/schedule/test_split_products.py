@@ -15,6 +15,7 @@ import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.schedule.split_products import SPLITS
 from tests.schedulers.oracle import checked
+from tests.thinning import in_turn
 
 Name = Literal["bf16x3", "bf16x6", "bf16x9"]
 NAMES: tuple[Name, ...] = ("bf16x3", "bf16x6", "bf16x9")
@@ -57,7 +58,7 @@ def test_three_parts_are_the_number(x: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(a=fractions, b=fractions)
 def test_what_is_left_out_of_one_product(name: str, a: float, b: float) -> None:
     """The pairs that are multiplied, added exactly, against the product."""
@@ -100,8 +101,7 @@ def test_the_order_is_from_the_smallest() -> None:
     assert [len(SPLITS[name].pairs) for name in NAMES] == [3, 6, 9]
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("spec", ["mk,kn->mn", "mk,nk->mn"])
+@pytest.mark.parametrize(("name", "spec"), in_turn(NAMES, ["mk,kn->mn", "mk,nk->mn"]))
 def test_kernels_are_proved_and_compute_the_split_product(name: Name, spec: str) -> None:
     split = tf.split_products(product(40, 24, 21, spec), name)
     checked(split, numbers(split))

@@ -36,7 +36,7 @@ def lowered(odd: Odd, config: MatmulConfig) -> tuple[tf.Fusion, tf.Kernel]:
     return fusion, proved(kernel, odd.sizes(65, 33, 17))
 
 
-@settings(max_examples=9, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(*(st.sampled_from(EXTENTS) for _ in range(3)), st.integers(0, 99))
 def test_any_extents(m: int, n: int, k: int, seed: int) -> None:
     fusion, kernel = lowered(Odd(), SMALL)

@@ -51,12 +51,12 @@ def test_a_chunk_that_is_cut_is_not_taken_for_whole(old: str, new: str) -> None:
     assert "the case of its definition that holds is unknown" in str(found)
 
 
-@pytest.mark.parametrize("trips", ["4*ceildiv(M, 128) - 4*blockIdx.x - 1", "4*ceildiv(M, 128) - 4*blockIdx.x + 1"])
-def test_all_roles_walk_as_far(trips: str) -> None:
+@pytest.mark.parametrize(("trips", "which"), [("- 1", "loads"), ("+ 1", "products"), ("- 1", "both")])
+def test_all_roles_walk_as_far(trips: str, which: str) -> None:
     """The loads or the products alone end elsewhere; or both do, and the sums are others."""
     text = right()
     head, loads, tail = text.partition(TRIPS)
     assert TRIPS in tail
-    other = TRIPS.replace("4*ceildiv(M, 128) - 4*blockIdx.x", trips)
-    for bad in (head + other + tail, head + loads + tail.replace(TRIPS, other), text.replace(TRIPS, other)):
-        assert parse_kernel(bad).verify().verdict is Verdict.REFUTED
+    other = TRIPS.replace("4*ceildiv(M, 128) - 4*blockIdx.x", f"4*ceildiv(M, 128) - 4*blockIdx.x {trips}")
+    bad = {"loads": head + other + tail, "products": head + loads + tail.replace(TRIPS, other), "both": text.replace(TRIPS, other)}
+    assert parse_kernel(bad[which]).verify().verdict is Verdict.REFUTED

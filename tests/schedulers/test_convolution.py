@@ -17,6 +17,7 @@ from taskfuse.testing.value_operators import VALUE_OPERATORS
 from tests.ops.of_torch import torch
 from tests.proofs import proved
 from tests.schedulers.convolutions import CASES, ONE, Convolution
+from tests.thinning import in_turn
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -45,8 +46,7 @@ def test_by_threads() -> None:
 MISTAKES = ("box elsewhere", "another map", "box of a map turned", "other steps of a map", "descriptor elsewhere", "accumulate flag", "another index said")
 
 
-@pytest.mark.parametrize("op", [op for op in VALUE_OPERATORS if op.name in MISTAKES], ids=lambda op: op.name)
-@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize(("op", "stride"), in_turn([op for op in VALUE_OPERATORS if op.name in MISTAKES], (1, 2)), ids=str)
 def test_planted_mistakes(op: Any, stride: int) -> None:
     """None is proved that computes something else."""
     small = Convolution(1, 72, 16, (5, 9), (3, 3), stride=stride, padding=1)

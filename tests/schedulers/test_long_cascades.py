@@ -45,7 +45,7 @@ def test_any_number_of_keys() -> None:
     np.testing.assert_allclose(found.fusion.evaluate(*args)[0].astype(np.float64), fusion.evaluate(*args)[0].astype(np.float64), rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4])
+@pytest.mark.parametrize("rows", [1, 3])
 def test_few_queries_of_heads_that_have_keys_together_are_one_product(rows: int) -> None:
     """They are read as the rows of a view; a result that is one is a copy, or what the second kernel stores."""
     found = choose_segments(attention(128, heads=(1, 32), key_heads=(1, 8), sizes=(rows, 32768), enable_gqa=True))

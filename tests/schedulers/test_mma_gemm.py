@@ -59,7 +59,7 @@ def test_tiles_of_float64_spill_nothing(tile: tuple[int, int, int, int]) -> None
     assert "DMMA" in kernel.sass()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     m=st.integers(16, 70),
     n=st.integers(16, 70),

@@ -29,18 +29,21 @@ from tests.schedulers.rows import (
     statistics,
     two_norms,
 )
+from tests.thinning import in_turn
 
 
-@pytest.mark.parametrize("config", [REGISTERS, SHARED, NOTHING], ids=lambda c: c.keep.value)
-@pytest.mark.parametrize("kind", NORMS)
+@pytest.mark.parametrize(("kind", "config"), in_turn(NORMS, [REGISTERS, SHARED, NOTHING]))
 def test_kinds(kind: Kind, config: RowConfig) -> None:
     check(make(kind, (5, 200)), config)
 
 
 @pytest.mark.parametrize(
-    "config", [RowConfig(8, 8, 5, keep=Keep.REGISTERS), RowConfig(4, 8, 3, keep=Keep.SHARED), RowConfig(4, 16, 2)], ids=lambda c: c.keep.value
+    ("kind", "config"),
+    in_turn(
+        [softmax, layer_norm, statistics, layer_norm],
+        [RowConfig(8, 8, 5, keep=Keep.REGISTERS), RowConfig(4, 8, 3, keep=Keep.SHARED), RowConfig(4, 16, 2)],
+    ),
 )
-@pytest.mark.parametrize("kind", [softmax, layer_norm, statistics])
 def test_the_contiguous_axis_is_kept(kind: Kind, config: RowConfig) -> None:
     check(make(kind, (37, 72), axis=0), config)
 
@@ -69,7 +72,7 @@ def test_blocks_that_share_rows_of_several_axes_load_vectors() -> None:
     assert sum(isinstance(s, VectorCopy) for s in walk(kernel.body)) == 4  # three phases load, one stores
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     st.sampled_from(NORMS),
     st.sampled_from([tf.float32, tf.bfloat16, tf.float16]),
@@ -87,7 +90,7 @@ def test_any_shape(kind: Kind, dtype: tf.DType, axis: int, few: int, many: int, 
     check(make(kind, shape, dtype, axis), RowConfig(threads, rows, unroll, keep=keep), seed=seed)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.sampled_from(NORMS), st.sampled_from([0, -1]), st.integers(1, 30), st.sampled_from([3, 16, 100, 257]))
 def test_the_choice_of_the_cost_model(kind: Kind, axis: int, rows: int, columns: int) -> None:
     check(make(kind, (rows, columns) if axis == -1 else (columns, rows), axis=axis), None)
@@ -129,24 +132,27 @@ def norm_of_floats(x: tf.TensorView, shape: Shape, axis: int) -> list[tf.TensorV
     return layer_norm(tf.cast(x, tf.float32), shape, axis)
 
 
-@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize(
-    ("kind", "shape", "axis"),
-    [
-        (gated_norm, (8192, 4096), -1),  # two inputs
-        (gated_norm, (64, 300000), 0),  # and each thread has eight columns
-        (two_norms, (1000, 264), 0),  # four results for each of them
-        (two_norms, (4096, 128), 0),  # blocks share rows
-        (log_softmax, (2048, 16384), 0),
-        (layer_norm, (4096, 50257), -1),  # no vectors
-        (residual_norm, (64, 300000), -1),  # walks of few trips, which the C++ compiler unrolls
-        (two_norms, (16384, 1024), -1),
-        (layer_norm, (1000, 1000), -1),  # threads without a last vector
-        (norm_of_floats, (1000, 1000), -1),
-    ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
+    ("case", "arch"),
+    in_turn(
+        [
+            (gated_norm, (8192, 4096), -1),  # two inputs
+            (gated_norm, (64, 300000), 0),  # and each thread has eight columns
+            (two_norms, (1000, 264), 0),  # four results for each of them
+            (two_norms, (4096, 128), 0),  # blocks share rows
+            (log_softmax, (2048, 16384), 0),
+            (layer_norm, (4096, 50257), -1),  # no vectors
+            (residual_norm, (64, 300000), -1),  # walks of few trips, which the C++ compiler unrolls
+            (two_norms, (16384, 1024), -1),
+            (layer_norm, (1000, 1000), -1),  # threads without a last vector
+            (norm_of_floats, (1000, 1000), -1),
+        ],
+        ("sm_90a", "sm_80"),
+    ),
+    ids=lambda value: value if isinstance(value, str) else f"{value[0].__name__}-{value[1]}-{value[2]}",
 )
-def test_no_choice_spills(kind: Kind, shape: tuple[int, int], axis: int, arch: str) -> None:
+def test_no_choice_spills(case: tuple[Kind, tuple[int, int], int], arch: str) -> None:
+    kind, shape, axis = case
     fusion = make(kind, shape, tf.bfloat16, axis)
     tf.schedulers.normalization(fusion)
     found = tf.lower(fusion).resources(arch).compiled

@@ -146,7 +146,7 @@ def test_symbolic_extents() -> None:
     assert np.array_equal(evaluate(fusion, [x, y], MODULAR)[0], evaluate(form.fusion, [x, y], MODULAR)[0])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=7, deadline=None)
 @given(
     m=st.integers(1, 70),
     n=st.integers(1, 70),

@@ -29,7 +29,7 @@ def refused(call: Callable[[], object]) -> str:
     return text(caught.value)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.sampled_from(SUMS),
     st.sampled_from([tf.float32, tf.bfloat16]),

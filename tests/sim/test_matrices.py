@@ -65,8 +65,7 @@ def test_integer_sums_wrap() -> None:
 def test_gemms(case: Case, shape: tuple[int, int, int]) -> None:
     args, want = case(*shape)
     k = parse_kernel(load(case.__name__))
-    for seed in (0, 5):
-        np.testing.assert_array_equal(simulate(k, args, seed=seed)[0], want)
+    np.testing.assert_array_equal(simulate(k, args, seed=sum(shape))[0], want)
 
 
 @pytest.mark.parametrize("case", GEMMS)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from taskfuse.check.rewrites.instances import WIDE, differences
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.values import Values
-from taskfuse.testing import CheckError, Distribution, Effort, RandomChooser, check_case, checks, random_case, reschedule
+from taskfuse.testing import CheckError, Distribution, Effort, RandomChooser, check_case, checks, reschedule
 from taskfuse.testing.case import Case
 from taskfuse.testing.fuzz import failure, reproduction
 from taskfuse.testing.options import POINTWISE, Mix
@@ -20,7 +20,7 @@ from tests.random_cases import random_case_of
 
 CASES = 40
 CHUNK = 20
-COUNTED = 180  # the cases of which it is counted what they reach: the first are those that are run
+COUNTED = 120  # the cases of which it is counted what they reach: the first are those that are run
 
 
 SLOW_CASES = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -45,21 +45,21 @@ def test_every_function_of_the_tables(first: int) -> None:
 
 
 @given(cases(POINTWISE))
-@settings(max_examples=15, suppress_health_check=SLOW_CASES)
+@settings(max_examples=10, suppress_health_check=SLOW_CASES)
 def test_pointwise(case: Case) -> None:
     check_case(case)
 
 
 @given(cases())
-@settings(max_examples=20, suppress_health_check=SLOW_CASES)
+@settings(max_examples=12, suppress_health_check=SLOW_CASES)
 def test_everything(case: Case) -> None:
     check_case(case)
 
 
-@pytest.mark.parametrize("first", range(0, 24, 12))
+@pytest.mark.parametrize("first", [0, 1])
 def test_another_schedule_gives_the_same_results(first: int) -> None:
-    for seed in range(first, first + 12):
-        case = random_case(RandomChooser(seed))
+    for seed in range(first, 24, 4):
+        case = random_case_of(seed)
         other = reschedule(case, RandomChooser(~seed))
         assert other.program.lines[: len(case.math.lines)] == case.math.lines
         assert other.seed == case.seed  # the same arguments, so that both are compared with the same results

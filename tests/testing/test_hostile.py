@@ -59,7 +59,7 @@ def test_witnesses_and_texts_of_examples(name: str) -> None:
 def test_random_kernels(mix: Mix, seed: int) -> None:
     kernel, chance = random_kernel(mix, seed), random.Random(seed)
     assert crashes(kernel, chance, 5) == []
-    for op in chance.sample([*VALUE_OPERATORS, *OPERATORS], 8):
+    for op in chance.sample([*VALUE_OPERATORS, *OPERATORS], 4):
         assert planted(op, kernel, chance) is None
 
 

@@ -12,6 +12,7 @@ import taskfuse as tf
 from taskfuse.check.rewrites.verify import rewritings
 from taskfuse.kir import Kernel
 from tests.check.rewrites.rewritten import changed, is_proved, is_refuted, rewritten
+from tests.thinning import in_turn, pairs
 
 Reductions = list[tf.TensorView]
 Make = Callable[[Reductions], object]
@@ -44,15 +45,12 @@ def attention(walk: str, extent: int | str = "N", dtype: tf.DType = tf.float32, 
     return rewritten(build)
 
 
-@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
-@pytest.mark.parametrize("extent", ["N", 128, 100, 16, 3])
-@pytest.mark.parametrize("walk", WALKS)
+@pytest.mark.parametrize(("walk", "extent", "dtype"), pairs(tuple(WALKS), ("N", 128, 100, 16, 3), (tf.float32, tf.bfloat16)))
 def test_attention_is_proved(walk: str, extent: int | str, dtype: tf.DType) -> None:
     assert is_proved(rewritings(attention(walk, extent, dtype)))
 
 
-@pytest.mark.parametrize("extent", ["N", 128])
-@pytest.mark.parametrize("walk", WALKS)
+@pytest.mark.parametrize(("walk", "extent"), in_turn(tuple(WALKS), ("N", 128)))
 def test_causal_attention_is_proved(walk: str, extent: int | str) -> None:
     """Chunks that are masked have no maximum."""
     assert is_proved(rewritings(attention(walk, extent, is_causal=True)))
