@@ -50,16 +50,9 @@ def test_the_schedule_says_so_and_its_code_makes_the_same_kernels() -> None:
     assert [str(tf.lower(part)) for part in names["segmented"].segments] == [str(kernel) for kernel in run.kernels]
 
 
-<<<<<<< HEAD
 def test_chunks_of_columns_are_exact() -> None:
     shape = (2, 16_385, 1)
     fusion = scanned([*shape], 1, tf.int64)
-=======
-@settings(max_examples=5, deadline=None)
-@given(st.sampled_from([200, 257, 400]), st.sampled_from([1, 5, 32]), st.sampled_from([(), (3,)]))
-def test_chunks_of_columns_are_exact(steps: int, columns: int, batch: tuple[int, ...]) -> None:
-    fusion = scanned([*batch, steps, columns], len(batch), tf.int64)
->>>>>>> r-ci2
     assert chunks(fusion)
     run = tf.compile(fusion, backend="sim")
     x = np.random.default_rng(0).integers(-(1 << 60), 1 << 60, shape)
