@@ -63,6 +63,7 @@ PARTS = {
     "traces": Part(["benchmarks/traces.py", "--jobs", "15"], 420, stores=True),
     "specialize": Part(["benchmarks/specialize.py"], 90, stores=True),
     "scans": Part(["benchmarks/scans.py"], 90, stores=True),
+    "scans_middle": Part(["benchmarks/scans.py", "--middle"], 90, stores=True),
     "ulp": Part(["benchmarks/ulp.py"], 150, stores=True),
 }
 LEFT_OUT = ("first", "ulp", "product_figures", "grouped_figures")
