@@ -60,7 +60,10 @@ def fails(constraints: Sampled, condition: Expr) -> bool:
 def _table(constraints: Sampled) -> Samples:
     """Symbols that something is known of, each with as many values as the others; none if no sample is known."""
     if constraints.samples is None:
-        constraints.samples = samples_of(constraints.facts) if constraints.under is None else _with(_table(constraints.under), constraints)
+        try:
+            constraints.samples = samples_of(constraints.facts) if constraints.under is None else _with(_table(constraints.under), constraints)
+        except ZeroDivisionError:  # of constants: what is assumed has no value
+            constraints.samples = Samples()
     return constraints.samples
 
 

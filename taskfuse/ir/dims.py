@@ -64,10 +64,14 @@ class Dim:
         return ", ".join(words)
 
     def most(self, others: Mapping[str, int]) -> int | None:
-        """The greatest value for these values of the extents in the bound; ``None``: unbounded. An unknown extent bounds nothing."""
+        """The greatest value for these values of the extents in the bound; ``None``: unbounded. An unknown extent bounds nothing; where the bound has no value,
+        no value is allowed."""
         if self.bound is None or not self.bound.free <= others.keys():
             return self.max
-        found = int(evaluate(self.bound, others))
+        try:
+            found = int(evaluate(self.bound, others))
+        except (ZeroDivisionError, IndexError):
+            return -1
         return found if self.max is None else min(found, self.max)
 
     def admits(self, value: int, others: Mapping[str, int] = NO_OTHERS) -> bool:

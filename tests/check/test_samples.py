@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taskfuse.check import Verdict, verify
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.samples import fails
 from taskfuse.check.statement_tree import Node, StatementTree
@@ -68,3 +69,11 @@ def test_contradictions_have_no_samples() -> None:
 def test_what_is_proved_fails_at_no_sample(k: int, m: int, a: str, n: int, b: str) -> None:
     constraints, condition = inside(), parse_expr(f"{k}*{a} + {m} < {n}*{b}")
     assert not (fails(constraints, condition) and prove(condition, constraints.facts))
+
+
+@pytest.mark.parametrize("part", ["ceildiv(M, 4)", "0..ceildiv(N, 32)", "32*i + threadIdx.x < N", "4*blockIdx.x + threadIdx.y < M", "32*i + threadIdx.x]"])
+@pytest.mark.parametrize("without_value", ["M//0", "(M - 1) % 0"])
+def test_an_assumption_that_has_no_value_has_no_samples(part: str, without_value: str) -> None:
+    other = "0.." * part.startswith("0.") + without_value + " < N" * ("<" in part) + "]" * part.endswith("]")
+    assert part in TEXT
+    assert verify(parse_kernel(TEXT.replace(part, other))).verdict is not Verdict.PROVED

@@ -66,6 +66,12 @@ def test_another_extent_bounds_one() -> None:
     assert (str(BOUNDED), BOUNDED.allowed) == ("tf.dim('pos', min=0, max='N - 4', multiple_of=2)", "at least 0, at most N - 4, a multiple of 2")
 
 
+def test_where_a_bound_has_no_value_nothing_is_allowed() -> None:
+    dim = Dim("pos", 0, None, 1, N // (sym("M") - 1))
+    assert [dim.admits(0, {"N": 9, "M": m}) for m in (1, 2)] == [False, True]
+    assert nearest([dim, Dim("N"), Dim("M")], {"pos": 0, "N": 9, "M": 1}) is None
+
+
 def test_a_bound_whose_extents_become_constants_is_a_number() -> None:
     assert BOUNDED.with_symbols({"N": const(10)}) == Dim("pos", 0, 6, 2)
     assert BOUNDED.with_symbols({"N": sym("M")}) == Dim("pos", 0, None, 2, sym("M") - 4)
