@@ -216,6 +216,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         crossed=len(crossed := [tv for tv in own if tv in contiguous and _is_crossed(fusion, keys, tv, beside)]),
         apart=sum(_is_apart(fusion, keys, tv, {keys.key(space.axes[p]) for p in space.reduced}, extent) for tv in crossed),
         turn=max(1, extent(space.axes[space.contiguous].extent) // space.width),
+        span=prod(extent(space.axes[p].extent) for p in space.kept if p > max(space.reduced)) if not space.is_inner else None,
         spread=sum(_is_spread(keys, tv, beside) for tv in fusion.inputs if space.is_inner and tv in wide - private and among(tv, space.loads)),
         scattered=sum(keys.key(tv.logical[-1]) != beside for tv in whole if tv.logical[-1].extent is not ONE),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),

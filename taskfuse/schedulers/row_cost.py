@@ -60,6 +60,7 @@ class RowProblem:
             along the vectors reads another line of memory.
         apart: how many of these have no neighbors along the reduced axes, either: threads of one row read other lines, too.
         turn: vectors along the contiguous axis: threads behind its end read of the lines that the first ones read; ``None``: there are more than threads.
+        span: where vectors lie across rows: elements of kept axes that follow one another in memory behind the reduced ones; ``None``: whole sectors.
         scattered: how many outputs have them so: a warp stores a part of a sector for each of its threads.
         spread: how many inputs that all rows share have them so, by an axis of one element: each element of a vector is an access of its own, whose
             neighbors in a warp are a vector apart.
@@ -93,6 +94,7 @@ class RowProblem:
     crossed: int = 0
     apart: int = 0
     turn: int | None = None
+    span: int | None = None
     scattered: int = 0
     spread: int = 0
     beside: tuple[int, ...] = ()
@@ -286,11 +288,11 @@ def _estimate(problem: RowProblem, config: RowConfig, needed: int, most: int) ->
 def _runs(problem: RowProblem, config: RowConfig, walks: int) -> dict[str, float]:
     """Microseconds for runs of elements that are no row's all: each begins and ends within a sector, but where a block has the next row, too; and a warp looks
     up the lines of all runs that its threads have, of which those of its rows at one place lie side by side. Across rows, what a block has of each element of
-    its rows is such a run, where the contiguous axis is no multiple of a sector."""
+    its rows is such a run, where the kept axes behind the reduced ones are no multiple of a sector."""
     target, elements = problem.target, problem.rows * problem.columns
     sizes = [*problem.loads * walks, *([problem.store_bytes] if problem.store_bytes else [])]
     if not problem.is_inner:
-        sizes = [size for size in sizes if problem.turn is not None and problem.turn * problem.width * size % SECTOR_BYTES]
+        sizes = [size for size in sizes if problem.span is not None and problem.span * size % SECTOR_BYTES]
         beside, asked, rows = config.rows * problem.width, problem.width, min(config.rows, WARP)
         lines = sum(1 + rows * asked * size / LINE_BYTES for size in sizes) * elements / (asked * rows)
     elif problem.run is None:

@@ -308,11 +308,11 @@ def test_what_was_counted_in_vain_is_not_counted_again(monkeypatch: pytest.Monke
 
 def test_a_far_one_is_followed_by_those_of_its_other_parameters_that_are_counted_for_least() -> None:
     def us(config: Any) -> float:
-        made = product(6400, 80, 401)
+        made = product(12800, 48, 200)
         tf.schedulers.simt_gemm(made, config)
         return count(tf.lower(made), {}, DEFAULT).us
 
-    found = auto_candidates(product(6400, 80, 401))
+    found = auto_candidates(product(12800, 48, 200))
     first, before = far(found, 4.0)
     second = found.best
     assert second is not None

@@ -151,8 +151,8 @@ def test_short_runs_cost_parts_of_sectors_and_lines() -> None:
 
 def test_rows_at_odd_places_are_many_to_a_block() -> None:
     """Across an axis of 321 float32 each block begins and ends within a sector of every element of its rows; of 320 none does."""
-    odd = RowProblem(64 * 321, 336, 1, False, phases=3, loads=(4,), store_bytes=4, held=((Keep.REGISTERS, 4),), turn=321)
-    even = replace(odd, rows=64 * 320, turn=320)
+    odd = RowProblem(64 * 321, 336, 1, False, phases=3, loads=(4,), store_bytes=4, held=((Keep.REGISTERS, 4),), span=321)
+    even = replace(odd, rows=64 * 320, span=320)
     narrow, wide = RowConfig(16, 8, 21, 1, Keep.REGISTERS), RowConfig(16, 32, 21, 1, Keep.REGISTERS)
     assert estimate(odd, narrow).us > 1.2 * estimate(odd, wide).us
     assert estimate(even, narrow).us < 1.05 * estimate(even, wide).us
