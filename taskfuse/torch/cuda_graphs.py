@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.fx import GraphModule
@@ -14,6 +15,17 @@ log = logging.getLogger(__name__)
 
 Run = Callable[[list[Any]], Any]
 """A compiled graph."""
+RECORDED: Final = 3
+"""Calls after which a graph is recorded: one to warm up, one to record, one to replay."""
+
+
+def _without_pool_checks() -> Any:
+    """While graphs of new sizes are warmed up, torch does not compare the memory of its pool with the tensors that it knows to be alive. The first call of new
+    sizes searches for kernels; what the search leaves to the collector of Python refers to frames that hold tensors, and torch, which collects before it looks
+    again, then misses tensors that were alive when it looked first."""
+    from torch._inductor import config
+
+    return config.patch({"triton.slow_path_cudagraph_asserts": False})
 
 
 @dataclass(slots=True)
@@ -34,11 +46,17 @@ class RecordedGraph:
     fixed: tuple[int, ...]
     known: dict[str, Any] | None
     _recorded: Run | None = field(default=None, repr=False)
+    _calls: Counter[tuple[int, ...]] = field(default_factory=Counter[tuple[int, ...]], repr=False)
 
     def __call__(self, inputs: list[Any]) -> Any:
         if self._recorded is None:
             self._recorded = self._made(inputs)
-        return self._recorded(inputs)
+        sizes = tuple([n for n in inputs if isinstance(n, int)])
+        if not sizes or self._calls[sizes] >= RECORDED:
+            return self._recorded(inputs)
+        self._calls[sizes] += 1
+        with _without_pool_checks():
+            return self._recorded(inputs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordedGraph, (self.run, self.kind, self.device, self.fixed, self.known)
@@ -72,7 +90,7 @@ class GraphRecorder:
 
     def recorded(self, run: Run, gm: GraphModule, example_inputs: Sequence[Any], kind: str) -> RecordedGraph | None:
         """``run`` as a recorded graph; ``None`` if it cannot be one: it writes to inputs other than parameters and buffers, uses the host or several devices,
-        or has ops that wait; or it is of a training step of dynamic sizes: torch's trees lose track of what its backward graph allocates (torch 2.11)."""
+        or has ops that wait."""
         try:
             from torch._dynamo.backends import cudagraphs as torchs
             from torch._inductor.cudagraph_utils import get_mutation_stack_trace, get_placeholder_info
@@ -82,9 +100,6 @@ class GraphRecorder:
             return None
         backward = kind == "backward"
         if backward and self.device is None:
-            return None
-        if kind == "forward" and any(isinstance(node.meta.get("val"), torch.SymInt) for node in gm.graph.nodes if node.op == "placeholder"):
-            log.warning("no CUDA graph: sizes of a training step are dynamic")
             return None
         lifted = count_tangents(gm) if backward else num_fw_fixed_arguments(self.inputs, len(example_inputs))
         fixed = tuple(range(lifted)) if backward else fixed_inputs(lifted)
