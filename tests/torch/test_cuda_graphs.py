@@ -52,7 +52,6 @@ def test_new_sizes_are_warmed_up_without_checks_of_the_pool() -> None:
         seen.append(config.triton.slow_path_cudagraph_asserts)
 
     graph = RecordedGraph(run, "forward", 0, (), None)
-    graph._recorded = run
     usual = config.triton.slow_path_cudagraph_asserts
     for size in (64, 33):
         for _ in range(RECORDED + 1):
