@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch.fx import GraphModule
@@ -15,17 +14,6 @@ log = logging.getLogger(__name__)
 
 Run = Callable[[list[Any]], Any]
 """A compiled graph."""
-RECORDED: Final = 3
-"""Calls after which a graph is recorded: one to warm up, one to record, one to replay."""
-
-
-def _without_pool_checks() -> Any:
-    """While graphs of new sizes are warmed up, torch does not compare the memory of its pool with the tensors that it knows to be alive. The first call of new
-    sizes searches for kernels; what the search leaves to the collector of Python refers to frames that hold tensors, and torch, which collects before it looks
-    again, then misses tensors that were alive when it looked first."""
-    from torch._inductor import config
-
-    return config.patch({"triton.slow_path_cudagraph_asserts": False})
 
 
 @dataclass(slots=True)
@@ -46,17 +34,11 @@ class RecordedGraph:
     fixed: tuple[int, ...]
     known: dict[str, Any] | None
     _recorded: Run | None = field(default=None, repr=False)
-    _calls: Counter[tuple[int, ...]] = field(default_factory=Counter[tuple[int, ...]], repr=False)
 
     def __call__(self, inputs: list[Any]) -> Any:
         if self._recorded is None:
             self._recorded = self._made(inputs)
-        sizes = tuple([n for n in inputs if isinstance(n, int)])
-        if not sizes or self._calls[sizes] >= RECORDED:
-            return self._recorded(inputs)
-        self._calls[sizes] += 1
-        with _without_pool_checks():
-            return self._recorded(inputs)
+        return self._recorded(inputs)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordedGraph, (self.run, self.kind, self.device, self.fixed, self.known)

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from taskfuse.torch.aot import aot_module_simplified
-from taskfuse.torch.cuda_graphs import RECORDED, GraphRecorder, RecordedGraph, fixed_inputs
+from taskfuse.torch.cuda_graphs import GraphRecorder, fixed_inputs
 from tests.torch.graphs import traced
 
 
@@ -40,22 +40,3 @@ def test_parameters_and_buffers_are_not_copied(train: bool) -> None:
     assert sorted(found[0]) == ["[5, 3]", "[5]", "[5]", "[5]", "[]"], "not the batch of 4"
     assert not fixed_inputs(0)
     assert fixed_inputs(2) == (0, 1)
-
-
-def test_new_sizes_are_warmed_up_without_checks_of_the_pool() -> None:
-    """Each tuple of sizes, until it is recorded; a graph without sizes is always checked."""
-    from torch._inductor import config
-
-    seen: list[bool] = []
-
-    def run(inputs: list[Any]) -> None:
-        seen.append(config.triton.slow_path_cudagraph_asserts)
-
-    graph = RecordedGraph(run, "forward", 0, (), None)
-    usual = config.triton.slow_path_cudagraph_asserts
-    for size in (64, 33):
-        for _ in range(RECORDED + 1):
-            graph([size, torch.zeros(1)])
-    graph([torch.zeros(1)])
-    assert seen == [*[False] * RECORDED, usual] * 2 + [usual]
-    assert config.triton.slow_path_cudagraph_asserts is usual
