@@ -161,8 +161,10 @@ class Specialized(Executable):
         try:
             for array in args[: self._inputs]:
                 shapes = shapes, array.shape
-            run = self._runs[shapes]
-        except (KeyError, AttributeError, TypeError):  # new shapes; no shape; a shape of a type of its own
+            run = self._runs.get(shapes)
+        except (AttributeError, TypeError):  # no shape; a shape of a type of its own
+            run = None
+        if run is None:  # not where an error is handled: those of a search would keep it, and by its frames the arguments of this call
             run = self._run_of(args, shapes)
         return run(*args, out=out, stream=stream, seed=seed)
 

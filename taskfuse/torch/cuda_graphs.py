@@ -72,7 +72,7 @@ class GraphRecorder:
 
     def recorded(self, run: Run, gm: GraphModule, example_inputs: Sequence[Any], kind: str) -> RecordedGraph | None:
         """``run`` as a recorded graph; ``None`` if it cannot be one: it writes to inputs other than parameters and buffers, uses the host or several devices,
-        or has ops that wait; or it is of a training step of dynamic sizes: torch's trees lose track of what its backward graph allocates (torch 2.11)."""
+        or has ops that wait."""
         try:
             from torch._dynamo.backends import cudagraphs as torchs
             from torch._inductor.cudagraph_utils import get_mutation_stack_trace, get_placeholder_info
@@ -82,9 +82,6 @@ class GraphRecorder:
             return None
         backward = kind == "backward"
         if backward and self.device is None:
-            return None
-        if kind == "forward" and any(isinstance(node.meta.get("val"), torch.SymInt) for node in gm.graph.nodes if node.op == "placeholder"):
-            log.warning("no CUDA graph: sizes of a training step are dynamic")
             return None
         lifted = count_tangents(gm) if backward else num_fw_fixed_arguments(self.inputs, len(example_inputs))
         fixed = tuple(range(lifted)) if backward else fixed_inputs(lifted)

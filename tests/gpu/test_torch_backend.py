@@ -151,7 +151,7 @@ def test_recorded_graphs_of_the_cache(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("train", [False, True])
 def test_each_size_has_a_recording_of_its_own(train: bool) -> None:
-    """Or none has, in a training step."""
+    """In a training step, its forward and its backward graph."""
     model = mlp(torch.float32)
     run = compiled(model, cudagraphs=True, least=1)
     for rows in (64, 64, 64, 33, 33, 64, 33):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -112,6 +114,26 @@ def test_sizes_have_bound_calls_of_their_own(launches: Watched) -> None:
         launches.seen.clear()
         run(x)
         assert mine == pattern(launches.seen)
+
+
+def test_what_the_first_call_of_new_sizes_searches_keeps_no_tensor_alive(launches: Watched) -> None:
+    """Errors of a search that hold frames would: memory of a GPU, until Python collects, which torch takes for a leak where it records a CUDA graph."""
+
+    def function(x: Any) -> list[Any]:
+        return list(torch.native_layer_norm(x, [256], None, None, 1e-5))
+
+    program, _ = compiled(function, torch.randn(64, 256), symbolic=True)
+    gc.collect()
+    gc.disable()
+    try:
+        for rows in (64, 33):
+            x = torch.randn(rows, 256)
+            made = program([x])
+            there = [weakref.ref(t) for t in (x, *made)]
+            del x, made
+            assert not any(t() is not None for t in there)
+    finally:
+        gc.enable()
 
 
 def test_a_launch_that_fails_is_told(launches: Watched) -> None:
