@@ -80,7 +80,7 @@ def test_other_architectures(arch: str, number: int) -> None:
     sources = allowed(texts_of_examples("dense"), number)
     assert sources.keys() >= {"founding", "matmul", "rotate.kir"}
     assert "gemm.kir" not in sources  # wgmma is of sm_90a alone
-    compiles(sources, Unoptimized(arch))
+    compiles(dict(islice(sources.items(), number == 80, None, 2)), Unoptimized(arch))  # each architecture the half that the other does not
     compiles(allowed(texts(dict(islice(random_kernels().items(), 6, 15)), "dense"), number), Unoptimized(arch))
 
 
@@ -114,8 +114,8 @@ def code(source: Source) -> list[str]:
 
 
 def digest() -> str:
-    """A hash of the texts of every third example."""
-    some = {case.name: lowered(case) for case in islice(CASES, 0, None, 3)}
+    """A hash of the texts of every fifth example."""
+    some = {case.name: lowered(case) for case in islice(CASES, 0, None, 5)}
     return hashlib.sha256("".join(source.text for source in texts(some, "dense").values()).encode()).hexdigest()
 
 
