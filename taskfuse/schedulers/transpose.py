@@ -56,7 +56,8 @@ THREADS = 256
 """Of a block; twice as many where a thread would have more code than :data:`MAX_CODE`, and thus registers for the results of few warps."""
 HALF_GAIN = 0.985
 """The most time with half the columns, relative to that with all, for which tiles are halved: their rows are half as many sectors. On an H200 those that are
-expected to gain more took 0.68 to 0.85 times as long, of five transposes; those of 4096 x 4096, which are whole either way, 1.01 and 1.09 times."""
+expected to gain more took 0.68 to 0.93 times as long, of five transposes to which this limit was fitted; those of 4096 x 4096, which are whole either way, 1.01
+and 1.09 times."""
 FLAT_CODE, TILE_CODE, TURNED_CODE = 6, 3, 4
 """Instructions beside those that compute: of an access of a vector along the outputs; of an element of a tile; of an access of a vector along its rows. From
 the machine code of transposes of one to five tensors with odd extents."""
