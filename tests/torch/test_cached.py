@@ -103,7 +103,7 @@ def test_code_is_called_with_a_list() -> None:
     torch.testing.assert_close(code(given)[0], x.exp() + 1)
     assert given == []
     assert vars(code)["_boxed_call"]
-    code.recorded = RecordedGraph(program, "backward", 0, 0, None)  # its forward graph is recorded: it runs as it is
+    code.recorded = RecordedGraph(program, "backward", 0, (), None)  # its forward graph is recorded: it runs as it is
     torch.testing.assert_close(code([x])[0], x.exp() + 1)
     code.prepare_for_serialization()
     again = pickle.loads(pickle.dumps(code))
