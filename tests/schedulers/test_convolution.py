@@ -46,7 +46,9 @@ def test_by_threads() -> None:
 MISTAKES = ("box elsewhere", "another map", "box of a map turned", "other steps of a map", "descriptor elsewhere", "accumulate flag", "another index said")
 
 
-@pytest.mark.parametrize(("op", "stride"), in_turn([op for op in VALUE_OPERATORS if op.name in MISTAKES], (1, 2)), ids=str)
+@pytest.mark.parametrize(
+    ("op", "stride"), in_turn([op for op in VALUE_OPERATORS if op.name in MISTAKES], (1, 2)), ids=lambda given: getattr(given, "name", str(given))
+)
 def test_planted_mistakes(op: Any, stride: int) -> None:
     """None is proved that computes something else."""
     small = Convolution(1, 72, 16, (5, 9), (3, 3), stride=stride, padding=1)
