@@ -160,7 +160,7 @@ def _find(fusion: Fusion) -> NestedSums:
     if kinds != [[False, True], [False, False, True]] or any(not e.is_whole or e.rescaled is not None for e in reductions):
         raise refuse(fusion, NAME, f"{inner.name} and {outer.name} do not reduce the last of three axes, and then of two, whole")
     length = inner.root[2].extent
-    if not isinstance(length, Const) or length.value % VECTORS[-1] or WARP % (length.value // VECTORS[-1]):
+    if not isinstance(length, Const) or not length.value or length.value % VECTORS[-1] or WARP % (length.value // VECTORS[-1]):
         raise refuse(fusion, NAME, f"lanes of a warp with {VECTORS[-1]} elements each do not divide the {length} of {inner.name}")
     code = [e.output for e in exprs if isinstance(e, Pointwise)]
     terms = [tv for tv in ancestors(fusion, inner) if among(tv, code)]

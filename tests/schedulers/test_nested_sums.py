@@ -85,6 +85,7 @@ REFUSED: list[tuple[Callable[[tf.TensorView], tf.TensorView], tuple[int, ...], s
     (lambda x: tf.sum(x, 2), (8, 6, 32), "the number of reductions is 1, not 2"),
     (lambda x: tf.sum(tf.sum(x, 2), 0), (8, 6, 32), "do not reduce the last of three axes"),
     (lambda x: tf.sum(tf.sum(x, 2), 1), (8, 6, 33), "lanes of a warp with 4 elements each do not divide the 33"),
+    (lambda x: tf.sum(tf.sum(x, 2), 1), (8, 6, 0), "lanes of a warp with 4 elements each do not divide the 0"),
     (lambda x: tf.sum(tf.sum(x, 2) * x[:, :, 0], 1), (8, 6, 32), "x is read before one of the reductions and after it"),
     (lambda x: tf.sum(tf.cumsum(tf.sum(x, 2), 1), 1), (8, 6, 32), "is not computed element by element"),
 ]
