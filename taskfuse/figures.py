@@ -350,6 +350,9 @@ class AssumedFigures:
         resources_norm: exponent of the norm that combines the counted times of a launch's resources. This one was measured: with it the counted times of 118
             kernels of ``benchmarks/traces.py`` without tensor cores differ from those on an H200 by 23% (root mean square of the logarithm), without a bias of
             3%; the longest alone is 19% too short where kernels take 4 us and more.
+        half_tiles_gain: the most time with half the columns, relative to that with all, for which tiles of transposes are halved: their rows are half as many
+            sectors. On an H200 those that are expected to gain more took 0.68 to 0.93 times as long, of five transposes to which this limit was fitted; those
+            of 4096 x 4096, which are whole either way, 1.01 and 1.09 times.
     """
 
     load_shares: tuple[tuple[int, float], ...] = ((16, 1.0), (8, 0.97), (4, 0.9), (2, 0.6), (1, 0.35))
@@ -367,6 +370,7 @@ class AssumedFigures:
     grid_cycles: int = 2000
     block_cycles: int = 1000
     resources_norm: float = 3.0
+    half_tiles_gain: float = 0.985
 
     def load_share(self, size: int) -> float:
         """Share of DRAM's bandwidth that loads of ``size`` bytes reach."""

@@ -54,10 +54,6 @@ from taskfuse.target import ASYNC_BYTES, BANK_BYTES, BANKS, DEFAULT, MAX_THREADS
 
 THREADS = 256
 """Of a block; twice as many where a thread would have more code than :data:`MAX_CODE`, and thus registers for the results of few warps."""
-HALF_GAIN = 0.985
-"""The most time with half the columns, relative to that with all, for which tiles are halved: their rows are half as many sectors. On an H200 those that are
-expected to gain more took 0.68 to 0.93 times as long, of five transposes to which this limit was fitted; those of 4096 x 4096, which are whole either way, 1.01
-and 1.09 times."""
 FLAT_CODE, TILE_CODE, TURNED_CODE = 6, 3, 4
 """Instructions beside those that compute: of an access of a vector along the outputs; of an element of a tile; of an access of a vector along its rows. From
 the machine code of transposes of one to five tensors with odd extents."""
@@ -139,7 +135,7 @@ def transpose(
         raise refuse(fusion, "transpose", "its inputs are contiguous along one axis, and differ in others", "tf.schedulers.pointwise")
     us, chosen, sides = ways[0]
     if not chosen.rows:  # else it has as many as there are
-        us, chosen, sides = next((way for way in ways[1:] if way[0] < HALF_GAIN * us), ways[0])
+        us, chosen, sides = next((way for way in ways[1:] if way[0] < extent.target.assumed.half_tiles_gain * us), ways[0])
     needed_bytes = chosen.tile * chosen.height * sum(leaf.tensor.dtype.itemsize for leaf in tiles)
     if needed_bytes > extent.room:
         raise refuse(fusion, "transpose", f"its tiles take {needed_bytes} bytes of Shared memory, of {extent.room}", "tf.schedulers.pointwise")

@@ -18,6 +18,7 @@ from taskfuse.schedulers.schedule import Chosen, Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segment_search import Search
 from taskfuse.schedulers.segmentation import Segmentation
+from taskfuse.schedulers.tensor_graph import TensorGraph
 from taskfuse.target import DEFAULT
 from tests.calls import always
 from tests.schedulers.fusions import tensor
@@ -41,10 +42,10 @@ STAGES: dict[str, tuple[Any, str]] = {
     "positions": (forms, "positions_where_read"),
     "short sums": (forms, "unroll_short_sums"),
     "gather form": (forms, "gathered"),
-    "the beginning": (Search, "_start"),
+    "the beginning": (TensorGraph, "beginning"),
     "merging": (Search, "_merged"),
-    "moving": (Search, "_movable"),
-    "the order": (Search, "_sorted"),
+    "moving": (TensorGraph, "movable"),
+    "the order": (TensorGraph, "in_order"),
     "the trial of a segment": (Search, "_holds"),
     "kernels side by side": (segment_search, "groups"),
     "equal pieces": (segment_ways, "in_other_names"),
