@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from typing import Any
 
@@ -240,6 +241,22 @@ def step(model: Any, inputs: tuple[Any, ...], train: bool) -> list[Any]:
     y = model(*inputs)
     (y if y.dim() == 0 else y.float().square().mean()).backward()
     return [y.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """Of a script that looks at models by name, in a dtype, forward or in training steps."""
+    found = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("names", nargs="*")
+    found.add_argument("--train", action="store_true")
+    found.add_argument("--dtype", default="bfloat16")
+    found.add_argument("--small", action="store_true")
+    found.add_argument("--options", default="{}", help="of the backend, as JSON")
+    return found
+
+
+def named(given: argparse.Namespace) -> dict[str, Case]:
+    """The models that are named; all, if none are."""
+    return {name: case for name, case in cases(given.small).items() if not given.names or name in given.names}
 
 
 def cases(small: bool) -> dict[str, Case]:

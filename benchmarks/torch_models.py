@@ -23,7 +23,6 @@ Random weights, real widths, two blocks each. The columns of the table:
 
 from __future__ import annotations
 
-import argparse
 import copy
 import cProfile
 import json
@@ -40,7 +39,7 @@ from typing import Any, cast
 
 import torch
 from cold_compile import KINDS, Run, Seconds, medians, side_by_side
-from models import Case, cases, step
+from models import Case, named, parser, step
 
 from taskfuse.torch.compilation import GraphReport, listeners
 from taskfuse.torch.dynamo import backend
@@ -346,30 +345,25 @@ def called(seconds: Sequence[float]) -> str:
 
 def main() -> int:
     """Run what the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--train", action="store_true")
-    parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--small", action="store_true")
-    parser.add_argument("--host", action="store_true")
-    parser.add_argument("--alone", action="store_true", help="without Inductor")
-    parser.add_argument("--autotune", action="store_true", help="also max-autotune of both")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="most of a compilation with max-autotune; no first calls of new models after these")
-    parser.add_argument("--first-calls", dest="together", type=int, default=0, help="also cold and warm processes, of so many models side by side")
-    parser.add_argument("--explain", action="store_true")
-    parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--options", default="{}")
-    parser.add_argument("--mode", default="")
-    parser.add_argument("--dynamic", action="store_true", help="ten sizes of batch and sequence, in one compilation")
-    given = parser.parse_args()
-    chosen = {name: case for name, case in cases(given.small).items() if not given.names or name in given.names}
+    line = parser(__doc__)
+    line.add_argument("--host", action="store_true")
+    line.add_argument("--alone", action="store_true", help="without Inductor")
+    line.add_argument("--autotune", action="store_true", help="also max-autotune of both")
+    line.add_argument("--seconds", type=float, default=math.inf, help="most of a compilation with max-autotune; no first calls of new models after these")
+    line.add_argument("--first-calls", dest="together", type=int, default=0, help="also cold and warm processes, of so many models side by side")
+    line.add_argument("--explain", action="store_true")
+    line.add_argument("--profile", action="store_true")
+    line.add_argument("--mode", default="")
+    line.add_argument("--dynamic", action="store_true", help="ten sizes of batch and sequence, in one compilation")
+    given = line.parse_args()
+    models = named(given)
     given.warm, given.turns = True, 1  # of first calls
-    first = {name: medians(found) for name, found in side_by_side(list(chosen), given)} if given.together else {}
+    first = {name: medians(found) for name, found in side_by_side(list(models), given)} if given.together else {}
     ratios: list[float] = []
     tuned: list[float] = []
     if not given.dynamic:
         print(row({name: name for name in COLUMNS}))
-    for name, case in chosen.items():
+    for name, case in models.items():
         try:
             if given.dynamic:
                 dynamic(name, case, given)

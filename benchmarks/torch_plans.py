@@ -7,7 +7,6 @@ Columns as those of ``benchmarks/torch_models.py``. ``--compile`` also compiles 
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -16,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from models import Case, cases, step
+from models import Case, named, parser, step
 
 import taskfuse as tf
 from taskfuse.schedulers.roofline import roofline
@@ -105,18 +104,12 @@ def compiled(gm: Any) -> str:
 
 def main() -> int:
     """Run what the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--train", action="store_true")
-    parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--small", action="store_true")
-    parser.add_argument("--explain", action="store_true", help="also which ops are left to torch, and why")
-    parser.add_argument("--options", default="{}", help="products, least and most of the backend's options")
-    parser.add_argument("--compile", action="store_true", help="also compile the fusions, for an H200")
-    given = parser.parse_args()
-    for name, case in cases(given.small).items():
-        if not given.names or name in given.names:
-            plan(name, case, given)
+    line = parser(__doc__)
+    line.add_argument("--explain", action="store_true", help="also which ops are left to torch, and why")
+    line.add_argument("--compile", action="store_true", help="also compile the fusions, for an H200")
+    given = line.parse_args()
+    for name, case in named(given).items():
+        plan(name, case, given)
     return 0
 
 

@@ -89,6 +89,11 @@ class Options:
     visible_devices: str
 
 
+def cores() -> int:
+    """The cores that this process may use: all of the machine's, unless its affinity says otherwise, as in a share of a machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def read_options(env: Mapping[str, str] | None = None) -> Options:
     """The settings in ``env``; ``None``: the environment of the process.
 

@@ -1,5 +1,6 @@
 """Environment variables: what they mean, and what is refused."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,18 @@ def test_the_environment_is_read_at_each_call(monkeypatch: pytest.MonkeyPatch) -
 
 def test_every_variable_is_described() -> None:
     assert all(f"``{name}``" in (options.__doc__ or "") for name in VARIABLES)
+
+
+def test_the_cores_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of its affinity, where a system has that, and not all that a machine has."""
+
+    def two(_: int) -> set[int]:
+        return {3, 5}
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", two, raising=False)
+    assert options.cores() == 2
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert options.cores() == 64
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert options.cores() == 1

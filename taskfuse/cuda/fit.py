@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,7 +20,7 @@ from taskfuse.errors import CudaUnavailableError, LaunchError, TaskfuseError, Un
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
-from taskfuse.options import read_options
+from taskfuse.options import cores, read_options
 from taskfuse.reports.resources import LaunchShape
 from taskfuse.target import MAX_GRID, PLAIN_SHARED, PORTABLE_CLUSTER, Target
 
@@ -99,7 +98,7 @@ class Ahead:
     def __init__(self, target: Target, arch: str | None, fast_math: bool) -> None:
         self._arguments = target, arch, fast_math
         self._settings = read_options()
-        self._cores = 1 if self._settings.always_compile else os.cpu_count() or 1
+        self._cores = 1 if self._settings.always_compile else cores()
         self._pool: ThreadPoolExecutor | None = None
 
     def begin(self, kernel: KernelInterface) -> None:

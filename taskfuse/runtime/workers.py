@@ -32,7 +32,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ops.create import define_tensor
 from taskfuse.ops.reduce import sum as sum_over
-from taskfuse.options import read_options, set_variables, variables
+from taskfuse.options import cores, read_options, set_variables, variables
 from taskfuse.runtime.compile import compile
 from taskfuse.runtime.decision_cache import packed, restored
 from taskfuse.runtime.kernel import Maker
@@ -152,11 +152,6 @@ class _Pool:
 
 _pools: list[_Pool] = []
 _lock = threading.Lock()
-
-
-def cores() -> int:
-    """The cores that this process may use: all of the machine's, unless its affinity says otherwise, as in a share of a machine."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def start(processes: int = 0) -> _Pool | None:

@@ -37,7 +37,8 @@ def once(script: Script, fusion: Fusion) -> dict[TensorView, int]:
 
 def once_per_vector(script: Script, fusion: Fusion) -> frozenset[TensorView]:
     """What the indices of gathers are computed of, if these are the same along the last axis: without it, a thread computes them once for all elements of a
-    vector, which one load then takes."""
+    vector, which one load then takes. The other axes stay, since the loops of a pointwise kernel merge them (rows around reductions drop all:
+    :mod:`taskfuse.schedulers.space`)."""
     alike: dict[TensorView, bool] = {}
     indices = set[TensorView]()
     for e in needed(fusion):

@@ -38,7 +38,7 @@ A sum of 64 products beside 27648 blocks of copies left registers to 8 warps, an
 MOST_THREADS, FEWEST_THREADS = 256, WARP
 """Threads of a block: fewer where a GPU has more multiprocessors than there are blocks."""
 WITH_BRANCHES = 12
-"""Issue slots from which on a function has branches for special numbers."""
+"""Issue slots from which on a function is taken to have branches for special numbers, as quotients and roots of float32 have."""
 SCALAR_BYTES = 4
 OTHER_REGISTERS, ADDRESS_REGISTERS = 24, 2
 """Of a thread, beside those that loads fill; and of each tensor that it reads."""

@@ -121,10 +121,14 @@ def test_automatic_schedules_take_it() -> None:
     assert "windows for each thread" in chosen.explain()
 
 
-@pytest.mark.parametrize(("channels", "size", "most"), [(128, 56, 80.0), (512, 14, 85.0)])
-def test_groups_of_few_channels_are_one_kernel(channels: int, size: int, most: float) -> None:
+@pytest.mark.parametrize(("channels", "size", "most", "us"), [(128, 56, 40.0, 64.9), (512, 14, 46.0, 50.9)])
+def test_groups_of_few_channels_are_one_kernel(channels: int, size: int, most: float, us: float) -> None:
     """A convolution of a ResNeXt, in groups of 4 and of 16 channels: lanes have the channels of several groups, and load those of a window as vectors.
-    They take 65 and 51 us on an H200, 1083 and 125 without."""
+
+    Args:
+        most: microseconds of the model, and of each resource but the instructions, which widen 16-bit elements.
+        us: measured on an H200 (benchmarks/results/conv.txt; without vectors 1083 and 125).
+    """
     weights = (channels, 3, 3, channels // 32)
     build = last(lambda x, w: tf.conv2d(x, tf.permute(w, [0, 3, 1, 2]), padding=1, groups=32))
     fusion = Case(build, ((32, size, size, channels), weights), dtype=tf.bfloat16).fusion()
@@ -134,7 +138,10 @@ def test_groups_of_few_channels_are_one_kernel(channels: int, size: int, most: f
     assert chosen.scheduler == "windows"
     assert chosen.config.vector == 4
     kernel = tf.lower(without.fusion)
-    assert max(chosen.us, count(kernel).us) <= most
+    counted = count(kernel)
+    assert chosen.us <= most
+    assert max(counted.times[name] for name in ("memory", "L2 cache", "lookups")) <= 30
+    assert 0.6 <= counted.us / us <= 1.6
     assert [b.name for b in kernel.buffers if b.memory is tf.MemoryType.Shared and str(b.shape[-1]) == "32"], "lanes read weights in different banks"
 
 
