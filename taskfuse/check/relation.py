@@ -84,6 +84,7 @@ class Relation:
             equations = []
         self._loops = {n.stmt.var: n for n in a.node.loops if isinstance(n.stmt, For) and n in b.node.loops}
         used: dict[int, tuple[int, ...]] = {}  # how much was known when an equation was used: it says no more until more is
+        derived: dict[Expr, tuple[int, ...]] = {}  # likewise of a fact
         for _ in range(ROUNDS):
             before = len(self.equal), len(self._facts), len(equations)
             for k, (x, y) in enumerate(equations):
@@ -98,7 +99,10 @@ class Relation:
                 if n not in self.equal and self._has_one_value(n):
                     self._learn(sym(n))
             for e in list(self._facts):
-                self._derive(e, equations)
+                known = len(self.equal), len(self._alike), len(self._facts), len(self._loops)
+                if derived.get(e) != known:
+                    derived[e] = known
+                    self._derive(e, equations)
             for name, loop in list(self._loops.items()):
                 if name in self.equal:
                     del self._loops[name]
