@@ -282,17 +282,20 @@ def _dealt(loops: list[Node], spans: dict[str, Span], used: Container[str]) -> t
 
 def _owned(place: Place, spans: dict[str, Span], conditions: list[Expr]) -> tuple[dict[str, Span], list[Expr]]:
     """Without the block indices of which whatever else runs says the only value, by a condition ``b == e`` with ``e`` in the span of ``b``."""
+    equal = [c for c in conditions if isinstance(c, Compare) and c.op is EQ]
+    if not equal:
+        return spans, conditions
     spans, left = dict(spans), list(conditions)
     around = known_of(place.node, dict(place.points))
-    for c in conditions:
-        if not isinstance(c, Compare) or c.op is not EQ:
-            continue
+    for c in equal:
         form = c.a - c.b
         for b in BLOCK_NAMES:
             k = next((k for t, k in terms_of(form)[0] if t is sym(b)), 0)
+            if abs(k) != 1 or b not in spans:
+                continue
             owner = sym(b) - form * k
             others = (*place.element, *(e for e in left if e is not c), *(e for n, span in spans.items() if n != b for e in span if e is not None))
-            if abs(k) != 1 or b not in spans or b in owner.free or any(b in e.free for e in others):
+            if b in owner.free or any(b in e.free for e in others):
                 continue
             start, stop = spans[b]
             if stop is not None and proves(around, le(start, owner)) and proves(around, lt(owner, stop)):

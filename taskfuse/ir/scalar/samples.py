@@ -162,7 +162,7 @@ def _of_facts(facts: Facts) -> Samples:
         known, more = weaker
         table = samples_of(known)
         ranges, conditions = (dict[str, Bounds](), (more,)) if isinstance(more, Expr) else (more, ())
-    for e in (e for bounds in ranges.values() for e in bounds if e is not None):
+    for e in (e for bounds in ranges.values() for e in bounds if e is not None and e.free):
         table = samples_of_tables(table, e)
     left = dict(ranges)
     while left and table:
