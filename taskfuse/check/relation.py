@@ -52,6 +52,7 @@ class Relation:
 
     Args:
         same: names of loop variables that have one value in both, for questions about one iteration.
+        enough: once these have one value in both, nothing more is asked: what else has, and whether they ever access a common element.
 
     Attributes:
         never: they access no common element.
@@ -59,7 +60,7 @@ class Relation:
             ``SAME_WARP`` if their warps have the same number.
     """
 
-    def __init__(self, a: Use, b: Use, threads: Threads, same: frozenset[str] = frozenset()) -> None:
+    def __init__(self, a: Use, b: Use, threads: Threads, same: frozenset[str] = frozenset(), enough: frozenset[str] | None = None) -> None:
         self.threads = threads
         self.a, self.b = a.context, b.context
         self.never = False
@@ -93,7 +94,7 @@ class Relation:
                     continue
                 used[k] = known
                 self._solve(x, y)
-                if self.never:
+                if self.never or (enough is not None and self.equal >= enough):
                     return
             for n in unsolved:
                 if n not in self.equal and self._has_one_value(n):
