@@ -78,11 +78,16 @@ class Relation:
             for cluster in clusters:
                 self._learn(cluster)
         self._fix()
+        if enough is not None and self.equal >= enough:
+            return
         unsolved = [n for n in (*THREAD_NAMES, *BLOCK_NAMES) if n not in self.equal]
         if a.buffer == b.buffer:
             equations = composed([(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None])
         else:
             equations = []
+        if enough is not None:  # what may tell it soonest first
+            missing = enough - self.equal
+            equations.sort(key=lambda equation: equation[0].free.isdisjoint(missing))
         self._loops = {n.stmt.var: n for n in a.node.loops if isinstance(n.stmt, For) and n in b.node.loops}
         used: dict[int, tuple[int, ...]] = {}  # how much was known when an equation was used: it says no more until more is
         derived: dict[Expr, tuple[int, ...]] = {}  # likewise of a fact
