@@ -130,12 +130,13 @@ class Threads:
         missing = tuple(c for c in b if c not in a)
         if not missing:
             return True
-        one, two = self.mask(self.split(a).threads), self.mask(missing)
+        selected = self.split(a).threads
+        one, two = self.mask(selected), self.mask(missing)
         if one is not None and two is not None:
             if not any_of(one & ~two):
                 return True
-            if context is None:
-                return False
+            if context is None or all(c in selected or c.free.isdisjoint(THREADS) for c in context.constraints.assumptions):
+                return False  # nothing else is known of a thread
         known = self.context.constraints.given(*a) if context is None else context.constraints
         return all(known.ranges.implies(c) or known.proves(c) for c in missing)
 
