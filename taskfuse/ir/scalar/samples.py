@@ -196,7 +196,7 @@ def _with_ranges(table: Samples, ranges: Mapping[str, Bounds], multiples: Mappin
 def _drawn(table: Samples, number: int, lo: Ints | int, width: Ints | int) -> Ints:
     """A value for each row, between a bound and one above it: the random numbers are those of the column with this number."""
     if isinstance(width, int) and width == 0 and isinstance(lo, int):  # as of the indices of most axes of a launch
-        return np.full(sample_count(table), lo)
+        return np.full(sample_count(table), lo, np.int64)
     return (_RANDOM[number % len(_RANDOM), : sample_count(table)] * (width + 1)).astype(np.int64) + lo
 
 
