@@ -111,7 +111,7 @@ class Unrolled:
     queues: frozenset[int] = frozenset()
 
 
-def unrolled(body: tuple[Stmt, ...]) -> Unrolled:
+def unrolled(body: Kernel | tuple[Stmt, ...]) -> Unrolled:
     """The loops that are copied out. Unrolled loops around the other ends of the mbarriers in them are copied out alike.
 
     A loop whose iterations leave no copy in flight is not split for copies of threads: a ring that it fills ahead stays whole.

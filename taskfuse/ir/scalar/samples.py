@@ -179,7 +179,8 @@ def _with_ranges(table: Samples, ranges: Mapping[str, Bounds], multiples: Mappin
     """Samples of more symbols between bounds of which none depends on another one of them, where all have values; one table for all, as each is a copy."""
     if not ranges.keys().isdisjoint(table):
         return Samples()
-    columns, exists = dict(table), np.True_
+    columns = dict(table)
+    exists: NDArray[Any] | int = True
     for name, (low, high) in ranges.items():
         step = multiples.get(sym(name), 1)
         lo = 0 if low is None else -(-sampled_values(low, table) // step)
