@@ -10,8 +10,9 @@ from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.contraction import MatrixAxes, axes_of_index
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, padded_read
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, and_, is_multiple, simplify, substitute
-from taskfuse.ir.storage import resolve, storage_reads, storage_uses
+from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, and_, is_multiple, simplify, substitute, sym
+from taskfuse.ir.storage import reads_of, resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.elementwise import is_aligned
@@ -21,6 +22,8 @@ from taskfuse.target import TMA_BYTES, TMA_STEP
 
 LDMATRIX_BYTES = 2
 """Bytes of the elements that ``ldmatrix`` brings to the registers in which ``wgmma`` takes a factor."""
+COMPUTED_BYTES = 1, 2, 4
+"""Bytes of the elements of which a factor is computed: those that ``ldmatrix`` does not bring threads load themselves."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,33 +212,57 @@ def padded_source(fusion: Fusion, tv: TensorView, *, whole: bool = True) -> Tens
 
 
 def prologue_of(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
-    """The elementwise functions, each of one tensor at its own place, that make a factor of an input; none if the factor is not made so."""
-    made: list[TensorView] = []
-    while not tv.is_input:
+    """The elementwise functions that make a factor of an input, producers first; none if the factor is not made so.
+
+    They read one input, and each other, at their own places; and others at any, such as a scale of a group of elements.
+    """
+    made: dict[TensorView, None] = {}
+    sources = set[TensorView]()
+    pending = [tv]
+    while pending:
+        tv = pending.pop()
         expr = fusion.definition(tv)
-        given = storage_reads(fusion, expr) if isinstance(expr, Pointwise) else ()
-        if not given or tv.is_output or len(storage_uses(fusion, tv)) > 1 or any(r.tensor is not given[0].tensor or not is_aligned(r, tv) for r in given):
+        if not isinstance(expr, Pointwise) or tv.is_output:
             return ()
-        made.append(tv)
-        tv = given[0].tensor
-    return tuple(reversed(made))
+        made[tv] = None
+        for read in storage_reads(fusion, expr):
+            is_own = is_aligned(read, tv)
+            if read.valid is not TRUE or not (is_own or (read.tensor.is_input and _is_computed(read))):
+                return ()
+            if is_own and read.tensor.is_input:
+                sources.add(read.tensor)
+            elif not read.tensor.is_input and read.tensor not in made:
+                pending.append(read.tensor)
+    inner = [t for t in made if t is not next(iter(made))]
+    if len(sources) != 1 or any(u.output not in made for t in inner for u in storage_uses(fusion, t)) or len(storage_uses(fusion, next(iter(made)))) > 1:
+        return ()
+    return tuple(e.output for e in fusion.exprs() if e.output in made)
+
+
+def _is_computed(read: Read) -> bool:
+    """Whether the places of an operand follow from those of its reader alone."""
+    return all(iteration_position(sym(name)) is not None for e in read.index for name in e.free)
+
+
+def source_of(fusion: Fusion, prologue: Sequence[TensorView]) -> TensorView:
+    """The input of which :func:`prologue_of` found that a factor is made."""
+    return next(r.tensor for tv in prologue for r in reads_of(fusion, tv) if r.tensor.is_input and is_aligned(r, tv))
 
 
 def _through_registers(
     fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], place: int, read: Read, prologue: tuple[TensorView, ...], axes: MatrixAxes
 ) -> Operand:
     """The factor with the rows, which is computed on its way from Shared memory through registers."""
-    first, last = prologue[0], prologue[-1]
-    made_by = fusion.definition(first)
-    assert made_by is not None
-    source, facts = storage_reads(fusion, made_by)[0].tensor, fusion.facts()
-    if any(u is not made_by and u in others for u in storage_uses(fusion, source)):
+    last, source, facts = prologue[-1], source_of(fusion, prologue), fusion.facts()
+    if any(not among(u.output, prologue) and u in others for u in storage_uses(fusion, source)):
         raise refuse(fusion, "matmul", f"{source.name} is read by more than the contraction", "define two inputs and pass the array twice")
     is_row_major = iteration_position(read.index[-1]) == axes.k and read.valid is TRUE and all(at_axes(expr.output, read))
-    if not is_row_major or {source.dtype.itemsize, last.dtype.itemsize} != {LDMATRIX_BYTES} or not is_bulk(source, facts):
-        reason = f"the factor {last.name} is computed, and {source!r} is not rows of k that bulk copies bring and ldmatrix takes"
+    size = source.dtype.itemsize
+    if not is_row_major or size not in COMPUTED_BYTES or last.dtype.itemsize != LDMATRIX_BYTES or not is_bulk(source, facts):
+        reason = f"the factor {last.name} is computed, and {source!r} is not rows of k, of at most 32 bits, that bulk copies bring"
         raise refuse(fusion, "matmul", reason, "compute it in a separate fusion, or pass it as an input")
-    if not is_multiple(axes.extent(axes.k), SPAN // LDMATRIX_BYTES, facts):
+    span = SPAN // min(size, last.dtype.itemsize)
+    if not is_multiple(axes.extent(axes.k), span, facts):
         reason = f"the factor {last.name} is computed, and of zeros behind the end of k = {axes.extent(axes.k)}, too"
-        raise refuse(fusion, "matmul", reason, f"make k a multiple of {SPAN // LDMATRIX_BYTES}")
+        raise refuse(fusion, "matmul", reason, f"make k a multiple of {span}")
     return Operand(source, place, read.index, True, True, True, copy_bytes(source, facts), prologue=prologue)

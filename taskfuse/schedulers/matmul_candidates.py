@@ -9,7 +9,7 @@ from math import ceil
 
 from taskfuse.ir.atoms import WGMMA_COLUMNS
 from taskfuse.schedulers.config import LEAST_LEFT, ROOMY_ACCUMULATORS, SPAN, STMATRIX, MatmulConfig, MatmulKind, shared_room
-from taskfuse.schedulers.cost import Estimate, MatmulProblem, TileTime, estimate, read_at_once, rows_of_tiles, time_of_tiles
+from taskfuse.schedulers.cost import FEW_ROWS, Estimate, MatmulProblem, TileTime, estimate, read_at_once, rows_of_tiles, time_of_tiles
 from taskfuse.target import WARPGROUP
 
 MAX_STAGES = 8
@@ -34,6 +34,8 @@ CLUSTER_TILES = ((128, 256, 2), (256, 128, 2), (128, 128, 2))
 """Tiles for clusters."""
 SWAPPED_ROWS = ((64, 1), (128, 2), (192, 3), (256, 2))
 """tile_m, warpgroups of tiles whose factors are swapped: their columns are the few rows of the result."""
+MOST_COLUMNS = 256
+"""Columns of the widest tile."""
 NARROW = 32
 """Columns up to which all instructions have every multiple of 8: those of 8-bit integers have multiples of 16 above (PTX ISA, "wgmma.mma_async")."""
 SHAPES = tuple(
@@ -167,12 +169,14 @@ def _stages(config: MatmulConfig, problem: MatmulProblem, room: int) -> int:
 
 
 def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:
-    """Tiles with all ``n`` columns, as :data:`SHAPES` lists them."""
+    """Tiles with all ``n`` columns, as :data:`SHAPES` lists them; of many columns, those that are shared, too."""
     step = WGMMA_COLUMNS if n <= NARROW else STMATRIX
     columns = ceil(n / step) * step
     for rows, warpgroups in SWAPPED_ROWS:
-        if rows * columns // (WARPGROUP * warpgroups) <= ROOMY_ACCUMULATORS[warpgroups]:
+        if columns <= MOST_COLUMNS and rows * columns // (WARPGROUP * warpgroups) <= ROOMY_ACCUMULATORS[warpgroups]:
             yield rows, columns, warpgroups, MatmulKind.COOPERATIVE, 1
+    if n >= FEW_ROWS:
+        yield from (shape for shape in SHAPES if shape[3:] == (MatmulKind.COOPERATIVE, 1) and shape[1] < columns)
 
 
 def _holds_several(problem: MatmulProblem, config: MatmulConfig) -> bool:

@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.expr import Read
+from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedulers.config import STMATRIX, MatmulConfig
+from taskfuse.schedulers.factors import LDMATRIX_BYTES
 from taskfuse.schedulers.script import Script
 
 LOADED = 2
@@ -24,12 +28,13 @@ class Prologue:
 
     Args:
         source: the copy of the factor in Shared memory.
-        functions: the tensors computed from it, one after another.
+        functions: the tensors computed from it, producers first.
         head: the number of loops over tiles; the loop over steps of k is the next.
         turn: the place of the axis over which warpgroups take turns; ``None``: they share tiles.
 
     Attributes:
         tensors: the factor in memory, then the tensors computed from it.
+        sides: what these read beside it.
     """
 
     def __init__(self, script: Script, config: MatmulConfig, source: TensorView, functions: tuple[TensorView, ...], head: int, turn: int | None) -> None:
@@ -38,6 +43,15 @@ class Prologue:
         self.head = head
         self.turn = turn
         self.tensors = (script.new(source, "cache_after"), *functions)
+        self.sides = [script.through_view(tv, k) for tv in functions for k in self._beside(tv)]
+        for tv in self.sides:
+            script.on(tv).set_memory_type(MemoryType.Local)
+
+    def _beside(self, tv: TensorView) -> list[int]:
+        """The operands that are of other inputs."""
+        expr, fusion = self.script.fusion.definition(tv), self.script.fusion
+        assert expr is not None
+        return [k for k, o in enumerate(expr.operands) if isinstance(o, Read) and resolve(fusion, o).tensor.is_input]
 
     @property
     def parts(self) -> int:
@@ -70,12 +84,18 @@ class Prologue:
                 call.bind(place, P.Unroll)
                 place += 1
             call.bind(place, P.Unroll)
-            if tv is self.tensors[0]:
+            if tv is self.tensors[0] and tv.dtype.itemsize == LDMATRIX_BYTES:
                 call.split(place + 1, STMATRIX)
                 call.bind(place + 1, P.TIDx)
                 call.set_atom(atoms.LDMATRIX_X4, (place + 2, place + 3))
             else:
                 call.fragment((place + 1, place + 2))
+            if tv is self.tensors[0] and tv.dtype.itemsize != LDMATRIX_BYTES:
+                call.bind(-1, P.Vectorize)
+        if self.sides:
+            last = self.tensors[-1]
+            self.script.on(last).propagate(self.sides, len(last.loop))
+            self.script.parallelize_like(last, self.sides)
         if self.parts > 1:
             self.script.on(self.tensors[-1]).circular_buffer(self.parts)
             self.script.on(self.tensors[0]).circular_buffer(LOADED)
@@ -86,3 +106,5 @@ class Prologue:
         for tv in reversed(self.tensors):
             is_stored = tv is self.tensors[0] or tv is self.tensors[-1]
             self.script.on(tv).inline_at(shared if is_stored else len(tv.loop))
+        for tv in self.sides:
+            self.script.on(tv).inline_at(len(tv.loop))
