@@ -1,8 +1,8 @@
-"""Factors of matrix products that are computed, where the product reads them: weights of few bits, with a scale of each group, are computed as an array of groups.
+"""Factors of matrix products that are computed, at the points at which the product reads them.
 
 A product computes the elements of a factor on their way to the tensor cores (:mod:`taskfuse.schedulers.prologue`), if elementwise functions make them of an
-input, at its rows and its k. Math before a view is moved to the points behind it, by public scheduling calls; the law is that of
-:mod:`taskfuse.schedulers.canonical`.
+input, at its rows and its k. Weights of few bits with a scale of each group are computed as an array of groups, and then viewed: their math is moved to the
+points behind the view, by public scheduling calls. The law is that of :mod:`taskfuse.schedulers.canonical`.
 """
 
 from __future__ import annotations

@@ -422,7 +422,9 @@ def _elements(problem: MatmulProblem) -> float:
     """Elements that cross between the chip and its memory: all once, but matrices of ragged rows again for what is left of a group behind its whole tiles."""
     tiles = problem.ragged
     matrices = problem.matrices if problem.shares_columns else problem.batch
-    rows, columns = problem.counts.rows * problem.k * (problem.counts.row_bytes or problem.itemsize) / problem.itemsize, problem.counts.columns * problem.walks * problem.k  # windows overlap: the cache has what they share
+    counts = problem.counts
+    rows = counts.rows * problem.k * (counts.row_bytes or problem.itemsize) / problem.itemsize
+    columns = counts.columns * problem.walks * problem.k  # windows overlap: the cache has what they share
     if tiles is None:
         return problem.batch * problem.m * (rows + problem.n) + matrices * problem.n * columns
     stored = tiles.rows if tiles.is_scattered else problem.batch * problem.m

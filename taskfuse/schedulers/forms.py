@@ -95,8 +95,8 @@ class Forms:
 
     def _search(self) -> None:
         """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks; then, one after another and each of
-        the fastest form so far, with computed factors at the points of their products, with long sums of products in chunks, with factors packed, with other long sums in chunks, short ones element by element, and
-        cuts through narrow tensors; and what is sent to elements in gather form."""
+        the fastest form so far, with computed factors at the points of their products, with long sums of products in chunks, with factors packed, with other
+        long sums in chunks, short ones element by element, and cuts through narrow tensors; and what is sent to elements in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
         self._add("with views before products", lambda: canonical(fusion, extent))
