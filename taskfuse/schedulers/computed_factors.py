@@ -10,7 +10,7 @@ from __future__ import annotations
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.contraction import computes
-from taskfuse.ir.expr import MathExpr, Pointwise, Read
+from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE
@@ -57,11 +57,11 @@ def _made_for(fusion: Fusion, expr: MathExpr, tv: TensorView) -> list[TensorView
         if tv.is_input or among(tv, made):
             continue
         own = fusion.definition(tv)
-        if not isinstance(own, Pointwise) or tv.is_output:
+        if not isinstance(own, Pointwise | FirstValid) or tv.is_output:
             return []
         made.append(tv)
         reads = storage_reads(fusion, own)
-        if any(r.valid is not TRUE for r in reads):
+        if any(r.valid is not TRUE and r.tensor.is_input for r in reads):
             return []
         pending += [r.tensor for r in reads]
     return made if all(u is expr or among(u.output, made) for t in made for u in storage_uses(fusion, t)) else []
@@ -73,13 +73,17 @@ def _move(script: Script, product: TensorView, operand: int) -> None:
     stack = [script.new(script.through_view(product, operand), "cache_after")]
     while stack:
         reader = stack.pop()
-        for k, o in enumerate(_definition(fusion, reader).operands):
+        expr = _definition(fusion, reader)
+        if isinstance(expr, FirstValid) and any(isinstance(o, Read) and resolve(fusion, o).tensor.is_input for o in expr.operands):
+            stack.append(script.new(reader, "clamp_read"))  # what is not read is an element, too: no branch is needed
+            continue
+        for k, o in enumerate(expr.operands):
             if not isinstance(o, Read):
                 continue
             read = resolve(fusion, o)
             if not read.tensor.is_input:
                 stack += [read.tensor] if is_aligned(read, reader) else script.recompute(read.tensor, [reader])
-            elif own_index(fusion, expr := _definition(fusion, reader), read) != read.index and is_whole(expr, read, own_index(fusion, expr, read)):
+            elif own_index(fusion, expr, read) != read.index:
                 script.through_view(reader, k)  # an element in its place, through views before
 
 

@@ -87,7 +87,7 @@ class ProductCounts:
     columns: int = 1
     turns: int = 1
     offsets: int = 0
-    row_bytes: int = 0
+    row_bytes: float = 0
 
     @property
     def at_once(self) -> int:
@@ -288,7 +288,7 @@ class MatmulConfig(Parameters):
     def _slot_bytes(self, itemsize: int, blocks: BlockCounts | None, counts: ProductCounts, columns_contiguous: bool) -> int:
         """Bytes of a slot of the operands' ring."""
         columns = self.loaded_columns(itemsize, columns_contiguous=columns_contiguous)
-        slot = int(counts.slot_bytes(self.tile_m, columns, itemsize)) * self.tile_k
+        slot = int(counts.slot_bytes(self.tile_m, columns, itemsize) * self.tile_k)
         if blocks is not None:
             slot += (blocks.staged_rows * self.tile_m + blocks.staged_columns * self.tile_n) * SCALE_BYTES
         return slot

@@ -276,7 +276,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     results = len(product.factors)
     offsets = extent.offsets
     itemsize = product.b.tensor.dtype.itemsize
-    counts = ProductCounts(results, turns=results, offsets=offsets, row_bytes=product.a.tensor.dtype.itemsize if product.a.prologue else 0)
+    counts = ProductCounts(results, turns=results, offsets=offsets, row_bytes=product.a.tensor.dtype.itemsize / product.a.packed if product.a.prologue else 0)
     if product.shares_steps:
         counts = ProductCounts(results, *(len({two[side].tensor for two in product.factors}) for side in (0, 1)), offsets=offsets)
     elif product.beside:
@@ -347,7 +347,7 @@ def _whole_steps(fusion: Fusion, product: MatrixProduct) -> tuple[int, ...]:
 
 def _span(product: MatrixProduct) -> int:
     """Elements of k in rows of the swizzle of both factors."""
-    return SPAN // min(operand.tensor.dtype.itemsize for operand in (product.a, product.b))
+    return max(SPAN // operand.tensor.dtype.itemsize * operand.packed for operand in (product.a, product.b))
 
 
 def _prologue_work(fusion: Fusion, factor: Operand, target: Target) -> float:

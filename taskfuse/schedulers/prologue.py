@@ -28,30 +28,42 @@ class Prologue:
 
     Args:
         source: the copy of the factor in Shared memory.
+        packed: how many elements of the factor one of its elements has.
         functions: the tensors computed from it, producers first.
         head: the number of loops over tiles; the loop over steps of k is the next.
         turn: the place of the axis over which warpgroups take turns; ``None``: they share tiles.
 
     Attributes:
-        tensors: the factor in memory, then the tensors computed from it.
-        sides: what these read beside it.
+        loaded: the factor in registers as it is in memory; ``None``: each function loads what it reads.
+        functions: the tensors computed from it.
+        sides: what these read beside it, and elements that others are packed in: single registers.
     """
 
-    def __init__(self, script: Script, config: MatmulConfig, source: TensorView, functions: tuple[TensorView, ...], head: int, turn: int | None) -> None:
+    def __init__(
+        self, script: Script, config: MatmulConfig, source: TensorView, packed: int, functions: tuple[TensorView, ...], head: int, turn: int | None
+    ) -> None:
         self.script = script
         self.config = config
         self.head = head
         self.turn = turn
-        self.tensors = (script.new(source, "cache_after"), *functions)
-        self.sides = [script.through_view(tv, k) for tv in functions for k in self._beside(tv)]
+        self.functions = functions
+        self.loaded = script.new(source, "cache_after") if packed == 1 else None
+        beside = [(tv, k) for tv in functions for k in self._read_elsewhere(tv, source if packed > 1 else None)]
+        self.sides = [script.through_view(tv, k) for tv, k in beside]
         for tv in self.sides:
             script.on(tv).set_memory_type(MemoryType.Local)
 
-    def _beside(self, tv: TensorView) -> list[int]:
-        """The operands that are of other inputs."""
+    def _read_elsewhere(self, tv: TensorView, source: TensorView | None) -> list[int]:
+        """The operands that are of other inputs, or of a packed one."""
         expr, fusion = self.script.fusion.definition(tv), self.script.fusion
         assert expr is not None
-        return [k for k, o in enumerate(expr.operands) if isinstance(o, Read) and resolve(fusion, o).tensor.is_input]
+        read = [(k, resolve(fusion, o).tensor) for k, o in enumerate(expr.operands) if isinstance(o, Read)]
+        return [k for k, of in read if of.is_input or of is source]
+
+    @property
+    def tensors(self) -> list[TensorView]:
+        """The factor in registers as it is in memory, if it is, then the tensors computed from it."""
+        return [*([] if self.loaded is None else [self.loaded]), *self.functions]
 
     @property
     def parts(self) -> int:
@@ -84,27 +96,29 @@ class Prologue:
                 call.bind(place, P.Unroll)
                 place += 1
             call.bind(place, P.Unroll)
-            if tv is self.tensors[0] and tv.dtype.itemsize == LDMATRIX_BYTES:
+            if tv is not self.loaded:
+                call.fragment((place + 1, place + 2))
+            elif tv.dtype.itemsize == LDMATRIX_BYTES:
                 call.split(place + 1, STMATRIX)
                 call.bind(place + 1, P.TIDx)
                 call.set_atom(atoms.LDMATRIX_X4, (place + 2, place + 3))
             else:
                 call.fragment((place + 1, place + 2))
-            if tv is self.tensors[0] and tv.dtype.itemsize != LDMATRIX_BYTES:
                 call.bind(-1, P.Vectorize)
+        last = self.functions[-1]
         if self.sides:
-            last = self.tensors[-1]
             self.script.on(last).propagate(self.sides, len(last.loop))
             self.script.parallelize_like(last, self.sides)
         if self.parts > 1:
-            self.script.on(self.tensors[-1]).circular_buffer(self.parts)
-            self.script.on(self.tensors[0]).circular_buffer(LOADED)
+            self.script.on(last).circular_buffer(self.parts)
+            if self.loaded is not None:
+                self.script.on(self.loaded).circular_buffer(LOADED)
 
     def inline(self) -> None:
         """Share the loop over steps of k, or over their parts; no storage for what is between the first and the last."""
         shared = self.head + 1 if self.parts == 1 else self.head + 2 + (self.turn is None)
-        for tv in reversed(self.tensors):
-            is_stored = tv is self.tensors[0] or tv is self.tensors[-1]
-            self.script.on(tv).inline_at(shared if is_stored else len(tv.loop))
-        for tv in self.sides:
-            self.script.on(tv).inline_at(len(tv.loop))
+        last = self.functions[-1]
+        self.script.inline_at([last], shared)
+        self.script.inline_at([*reversed(self.functions[:-1]), *self.sides], len(last.loop))
+        if self.loaded is not None:
+            self.script.inline_at([self.loaded], shared)

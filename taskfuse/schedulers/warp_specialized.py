@@ -132,9 +132,9 @@ class WarpSpecialized:
         self.sources = self._sources()
         if self.promotion is not None:
             self.promotion.copies()
-        rows, functions = self.sources[0][0].tensor, self.product.a.prologue
+        rows, functions = self.sources[0][0], self.product.a.prologue
         turn = None if self.shares_rows else TURN
-        self.prologue = Prologue(script, self.config, rows, functions, self.head, turn) if functions else None
+        self.prologue = Prologue(script, self.config, rows.tensor, rows.operand.packed, functions, self.head, turn) if functions else None
         product = self.product = self._forked()
         self.result = product.axes.result
         axes = product.axes
@@ -197,7 +197,7 @@ class WarpSpecialized:
             return operand.tensor
         if not operand.is_whole:
             return self.script.through_view(result, operand.position, also=more)
-        is_shared = is_one or (len(storage_uses(self.script.fusion, operand.tensor)) > 1 and not self.product.shares_steps)
+        is_shared = is_one or (not operand.prologue and len(storage_uses(self.script.fusion, operand.tensor)) > 1 and not self.product.shares_steps)
         return self.script.new(operand.tensor, "cache_after", *([result, operand.position] if is_shared else []))
 
     def _side(self, tv: TensorView) -> TensorView:
@@ -263,11 +263,15 @@ class WarpSpecialized:
             script.on(other).split(-1, config.tile_k)
         for tv in self.accumulators:
             script.on(tv).reorder({self.head + 2: self.head})
-        acc.propagate([s.tensor for s in self.sources[0]] + ([] if self.promotion is None else [*self.promotion.staged, self.multiplied]), self.head + 1)
+        packed, whole = ([s for s in self.sources[0] if (s.operand.packed > 1) is is_packed] for is_packed in (True, False))
+        for source in packed:  # a step of k is one of its own last axis
+            acc.propagate([source.tensor], self.head)
+            script.on(source.tensor).split(-1, self._contiguous(source)).reorder({self.head + 1: self.head})
+        acc.propagate([s.tensor for s in whole] + ([] if self.promotion is None else [*self.promotion.staged, self.multiplied]), self.head + 1)
         for other, own in zip(self.beside, self.sources[1:], strict=True):
             script.on(other).propagate([s.tensor for s in own], self.head + 1)
         if self.prologue is not None:
-            acc.propagate([*self.prologue.tensors], self.head + 1)
+            acc.propagate(self.prologue.tensors, self.head + 1)
         computed = () if self.prologue is None else self.prologue.tensors
         shared = [*self.loaded, *computed, *([self.multiplied] if self.promotion is not None else [])]
         script.parallelize_like(self.result, [*self.beside, *shared, *self.after])
@@ -322,7 +326,7 @@ class WarpSpecialized:
     def _contiguous(self, source: FactorCopy) -> int:
         """Elements of a tile of a factor along its contiguous axis."""
         if source.operand.is_k_major:
-            return self.config.tile_k
+            return self.config.tile_k // source.operand.packed
         return self.config.tile_m if source.is_rows else self.config.tile_n
 
     def _contraction(self) -> None:

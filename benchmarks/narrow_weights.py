@@ -1,0 +1,142 @@
+"""Rows of bfloat16 by weights of 8 bits, which are computed on their way to the tensor cores: beside torch's product in bfloat16, and ``torch.compile``.
+
+``python benchmarks/narrow_weights.py [--write] [--rows N ...] [--only NAME ...] [--tiles N]``. ``int8`` and ``fp8``: the product of the weights times a scale
+of each column; ``scaled``: of the weights times the scale of their row; ``groups``: times the scale of each 128. Several copies of the weights take turns, so
+that none is in the second-level cache. ``--tiles``: the N fastest parameters of each, by the model, are measured, too. Inputs are random, results compared
+with torch after the outputs were poisoned; medians by CUDA events, all in turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from reporting import L2_BYTES, gpu_medians, parser, publish
+
+import taskfuse as tf
+from taskfuse.errors import TaskfuseError
+from taskfuse.schedulers.computed_factors import compute_where_multiplied
+
+SHAPES = ((4096, 14336), (14336, 4096))
+"""Columns, and terms of a sum."""
+ROWS = (1, 8, 64, 512)
+GROUP = 128
+
+
+def fusion_of(name: str, m: int, n: int, k: int) -> tf.Fusion:
+    """The math."""
+    with tf.Fusion(name) as made:
+        x = tf.define_tensor([m, k], tf.bfloat16, name="x")
+        w = tf.define_tensor([n, k], tf.float8_e4m3 if name == "fp8" else tf.int8, name="w")
+        scales = tf.define_tensor([n, k // GROUP] if name == "groups" else [n], tf.bfloat16, name="scales")
+        wide = tf.cast(w, tf.bfloat16)
+        if name == "groups":
+            wide = tf.reshape(tf.reshape(wide, [n, k // GROUP, GROUP]) * scales[:, :, None], [n, k])
+        elif name == "scaled":
+            wide = wide * scales[:, None]
+        out = x @ wide.T
+        made.add_output(out * scales if name in ("int8", "fp8") else out)
+    return made
+
+
+def theirs(name: str, x: torch.Tensor, w: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """The same in torch."""
+    wide = w.to(torch.bfloat16)
+    if name == "groups":
+        wide = (wide.view(*scales.shape, GROUP) * scales[:, :, None]).view(w.shape)
+    elif name == "scaled":
+        wide = wide * scales[:, None]
+    out = x @ wide.T
+    return out * scales if name in ("int8", "fp8") else out
+
+
+def one_kernel(name: str, m: int, n: int, k: int) -> tf.Fusion:
+    """The math with factors where products read them."""
+    fusion = fusion_of(name, m, n, k)
+    form = compute_where_multiplied(fusion)
+    return fusion if form is None else form.fusion
+
+
+def tiles_of(name: str, m: int, n: int, k: int, count: int) -> list[tuple[str, Any]]:
+    """The fastest parameters of one kernel, with what they compile to."""
+    found: list[tuple[str, Any]] = []
+    tried = set[tuple[object, ...]]()
+    for option in tf.schedulers.matmul(one_kernel(name, m, n, k)).alternatives if count else ():
+        c = option.config
+        if (key := (c.tile_m, c.tile_n, c.tile_k, c.warpgroups, c.in_flight)) in tried or len(found) == count:
+            continue
+        tried.add(key)
+        scheduled = one_kernel(name, m, n, k)
+        try:
+            tf.schedulers.matmul(scheduled, c)
+            found.append((f"{c.words}, expected {option.us:.1f}", tf.compile(scheduled)))
+        except TaskfuseError as error:
+            print(c.words, str(error).splitlines()[0], file=sys.stderr)
+    return found
+
+
+def in_order(calls: list[Callable[[], object]]) -> Callable[[], object]:
+    """A call that is the next of some."""
+    turns = itertools.cycle(calls)
+    return lambda: next(turns)()
+
+
+def main() -> None:
+    """Measure, print and, if asked, store."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--rows", type=int, nargs="*", default=list(ROWS))
+    arguments.add_argument("--only", nargs="*", default=["int8", "fp8", "scaled", "groups"])
+    arguments.add_argument("--tiles", type=int, default=0)
+    options = arguments.parse_args()
+    lines = [
+        f"  {'weights':8} {'m':>5} {'n':>6} {'k':>6} {'ours us':>9} {'expected':>9} {'bf16 mm':>9} {'x':>6} {'compiled':>9} {'x':>6} {'TB/s':>6}  schedule"
+    ]
+    for name, (n, k), m in itertools.product(options.only, SHAPES, options.rows):
+        copies = max(2, -(-3 * L2_BYTES // (n * k)))
+        x = torch.randn((m, k), device="cuda").bfloat16()
+        scales = (torch.rand((n, k // GROUP) if name == "groups" else (n,), device="cuda") / 64).bfloat16()
+        many = [torch.randint(-128, 128, (n, k), device="cuda", dtype=torch.int8) for _ in range(copies)]
+        if name == "fp8":
+            many = [(w.float() / 16).to(torch.float8_e4m3fn) for w in many]
+        wide = [torch.randn((n, k), device="cuda").bfloat16() for _ in range(2)]
+        run = tf.compile(fusion_of(name, m, n, k), cache=False)
+        out = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+        compiled = torch.compile(theirs, dynamic=False)
+        runs: list[tuple[str, Any]] = [("chosen", run), *tiles_of(name, m, n, k, options.tiles)]
+        factor = many[0].to(torch.bfloat16)
+        if name == "groups":
+            factor = (factor.view(*scales.shape, GROUP) * scales[:, :, None]).view(n, k)
+        elif name == "scaled":
+            factor = factor * scales[:, None]
+        wanted = x.double() @ factor.double().T
+        wanted = wanted * scales.double() if name in ("int8", "fp8") else wanted
+        for words, each in runs:
+            out.fill_(float("nan"))
+            each(x, many[0], scales, out=(out,))
+            error = float((out.double() - wanted).abs().max() / wanted.abs().max())
+            assert error < 2**-6, f"{name} {m} x {n} x {k}, {words}: off by {error}"
+        calls = [in_order([partial(each, x, w, scales, out=(out,)) for w in many]) for _, each in runs]
+        calls += [in_order([partial(torch.mm, x, w.T) for w in wide]), in_order([partial(compiled, name, x, w, scales) for w in many])]
+        times = gpu_medians([[call] * copies for call in calls])
+        mm, inductor = times[-2:]
+        us = times[0]
+        schedule = run.schedule
+        what = getattr(getattr(schedule, "config", None), "words", None) or f"{len(run.kernels)} kernels"
+        expected = float(getattr(schedule, "us", 0.0))
+        rate = (n * k + scales.nbytes + x.nbytes + out.nbytes) / us / 1e6
+        lines.append(
+            f"  {name:8} {m:5} {n:6} {k:6} {us:9.2f} {expected:9.1f} {mm:9.2f} {mm / us:6.2f} {inductor:9.2f} {inductor / us:6.2f} {rate:6.2f}  {what}"
+        )
+        print(lines[-1], file=sys.stderr, flush=True)
+        for (words, _), each_us in zip(runs[1:], times[1:-2], strict=True):
+            lines.append(f"  {'':24} {each_us:9.2f}  {words}")
+            print(lines[-1], file=sys.stderr, flush=True)
+    publish("narrow_weights", lines, options)
+
+
+if __name__ == "__main__":
+    main()
