@@ -1,9 +1,10 @@
-"""Rows of bfloat16 by weights of 8 bits, which are computed on their way to the tensor cores: beside torch's product in bfloat16, and ``torch.compile``.
+"""Rows of bfloat16 by weights of 8 or 4 bits, which are computed on their way to the tensor cores: beside torch's product in bfloat16, and ``torch.compile``.
 
 ``python benchmarks/narrow_weights.py [--write] [--rows N ...] [--only NAME ...] [--tiles N]``. ``int8`` and ``fp8``: the product of the weights times a scale
-of each column; ``scaled``: of the weights times the scale of their row; ``groups``: times the scale of each 128. Several copies of the weights take turns, so
-that none is in the second-level cache. ``--tiles``: the N fastest parameters of each, by the model, are measured, too. Inputs are random, results compared
-with torch after the outputs were poisoned; medians by CUDA events, all in turn.
+of each column; ``scaled``: of the weights times the scale of their row; ``groups``: times the scale of each 128; ``int4``: as ``groups``, of numbers from -8 to
+7, two in a byte, the first one in its low bits. Several copies of the weights take turns, so that none is in the second-level cache. ``--tiles``: the N fastest
+parameters of each, by the model, are measured, too. Inputs are random, results compared with torch after the outputs were poisoned; medians by CUDA events, all
+in turn.
 """
 
 from __future__ import annotations
@@ -25,16 +26,22 @@ SHAPES = ((4096, 14336), (14336, 4096))
 """Columns, and terms of a sum."""
 ROWS = (1, 8, 64, 512)
 GROUP = 128
+GROUPED = ("groups", "int4")
 
 
 def fusion_of(name: str, m: int, n: int, k: int) -> tf.Fusion:
     """The math."""
     with tf.Fusion(name) as made:
         x = tf.define_tensor([m, k], tf.bfloat16, name="x")
-        w = tf.define_tensor([n, k], tf.float8_e4m3 if name == "fp8" else tf.int8, name="w")
-        scales = tf.define_tensor([n, k // GROUP] if name == "groups" else [n], tf.bfloat16, name="scales")
-        wide = tf.cast(w, tf.bfloat16)
-        if name == "groups":
+        dtypes = {"fp8": tf.float8_e4m3, "int4": tf.uint8}
+        w = tf.define_tensor([n, k // 2 if name == "int4" else k], dtypes.get(name, tf.int8), name="w")
+        scales = tf.define_tensor([n, k // GROUP] if name in GROUPED else [n], tf.bfloat16, name="scales")
+        if name == "int4":
+            nibbles = tf.reshape(tf.stack([tf.bitwise_and(w, 15), tf.right_shift(w, 4)], 2), [n, k])
+            wide = tf.cast(tf.cast(nibbles, tf.float32) - 8.0, tf.bfloat16)
+        else:
+            wide = tf.cast(w, tf.bfloat16)
+        if name in GROUPED:
             wide = tf.reshape(tf.reshape(wide, [n, k // GROUP, GROUP]) * scales[:, :, None], [n, k])
         elif name == "scaled":
             wide = wide * scales[:, None]
@@ -43,14 +50,19 @@ def fusion_of(name: str, m: int, n: int, k: int) -> tf.Fusion:
     return made
 
 
-def theirs(name: str, x: torch.Tensor, w: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
-    """The same in torch."""
+def factor(name: str, w: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """The weights in torch, in bfloat16."""
     wide = w.to(torch.bfloat16)
-    if name == "groups":
-        wide = (wide.view(*scales.shape, GROUP) * scales[:, :, None]).view(w.shape)
-    elif name == "scaled":
-        wide = wide * scales[:, None]
-    out = x @ wide.T
+    if name == "int4":
+        wide = torch.stack([w & 15, w >> 4], 2).reshape(w.shape[0], -1).float().sub(8.0).bfloat16()
+    if name in GROUPED:
+        return (wide.view(*scales.shape, GROUP) * scales[:, :, None]).view(wide.shape)
+    return wide * scales[:, None] if name == "scaled" else wide
+
+
+def theirs(name: str, x: torch.Tensor, w: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """The math in torch."""
+    out = x @ factor(name, w, scales).T
     return out * scales if name in ("int8", "fp8") else out
 
 
@@ -89,7 +101,7 @@ def main() -> None:
     """Measure, print and, if asked, store."""
     arguments = parser(__doc__)
     arguments.add_argument("--rows", type=int, nargs="*", default=list(ROWS))
-    arguments.add_argument("--only", nargs="*", default=["int8", "fp8", "scaled", "groups"])
+    arguments.add_argument("--only", nargs="*", default=["int8", "fp8", "scaled", "groups", "int4"])
     arguments.add_argument("--tiles", type=int, default=0)
     options = arguments.parse_args()
     lines = [
@@ -98,21 +110,18 @@ def main() -> None:
     for name, (n, k), m in itertools.product(options.only, SHAPES, options.rows):
         copies = max(2, -(-3 * L2_BYTES // (n * k)))
         x = torch.randn((m, k), device="cuda").bfloat16()
-        scales = (torch.rand((n, k // GROUP) if name == "groups" else (n,), device="cuda") / 64).bfloat16()
+        scales = (torch.rand((n, k // GROUP) if name in GROUPED else (n,), device="cuda") / 64).bfloat16()
         many = [torch.randint(-128, 128, (n, k), device="cuda", dtype=torch.int8) for _ in range(copies)]
         if name == "fp8":
             many = [(w.float() / 16).to(torch.float8_e4m3fn) for w in many]
+        if name == "int4":
+            many = [w[:, : k // 2].contiguous().view(torch.uint8) for w in many]
         wide = [torch.randn((n, k), device="cuda").bfloat16() for _ in range(2)]
         run = tf.compile(fusion_of(name, m, n, k), cache=False)
         out = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
         compiled = torch.compile(theirs, dynamic=False)
         runs: list[tuple[str, Any]] = [("chosen", run), *tiles_of(name, m, n, k, options.tiles)]
-        factor = many[0].to(torch.bfloat16)
-        if name == "groups":
-            factor = (factor.view(*scales.shape, GROUP) * scales[:, :, None]).view(n, k)
-        elif name == "scaled":
-            factor = factor * scales[:, None]
-        wanted = x.double() @ factor.double().T
+        wanted = x.double() @ factor(name, many[0], scales).double().T
         wanted = wanted * scales.double() if name in ("int8", "fp8") else wanted
         for words, each in runs:
             out.fill_(float("nan"))
@@ -127,7 +136,7 @@ def main() -> None:
         schedule = run.schedule
         what = getattr(getattr(schedule, "config", None), "words", None) or f"{len(run.kernels)} kernels"
         expected = float(getattr(schedule, "us", 0.0))
-        rate = (n * k + scales.nbytes + x.nbytes + out.nbytes) / us / 1e6
+        rate = (many[0].nbytes + scales.nbytes + x.nbytes + out.nbytes) / us / 1e6
         lines.append(
             f"  {name:8} {m:5} {n:6} {k:6} {us:9.2f} {expected:9.1f} {mm:9.2f} {mm / us:6.2f} {inductor:9.2f} {inductor / us:6.2f} {rate:6.2f}  {what}"
         )

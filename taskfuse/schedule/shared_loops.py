@@ -52,7 +52,6 @@ class Correspondence:
             return False
         return all(self.same(p, q) for p, q in zip(t.inputs, u.inputs, strict=True))
 
-
     def _digit(self, a: Axis, made: Mapping[Axis, tuple[Transform, int]]) -> Digit[Axis]:
         match made.get(a):
             case (Split() as split, position):
