@@ -1,7 +1,7 @@
 """Keys of axes: when two loops could be the same loop.
 
-The key of an axis is its derivation from root axes, where root axes of different tensors that an op map identifies count as one. An axis that splits
-by constants make is a *digit* of the first of them, ``i // divisor % extent``, whichever splits these are; so is the axis of a tensor that is read at ``i // divisor``. Two
+The key of an axis is its derivation from root axes, where root axes of different tensors that an op map identifies count as one. What splits by constants
+make of an axis is a *digit* of it, ``i // divisor % extent``, in whichever steps they make it; so is the axis of a tensor that is read at ``i // divisor``. Two
 loops are one iff their axes have equal keys *and* both lie left of inline positions that join their tensors (schedule/joins.py): equal
 keys are necessary, never sufficient.
 """
