@@ -190,8 +190,11 @@ def packed_in(kernel: Kernel) -> frozenset[str]:
     for stmt in walk(kernel):
         sources = {access.buffer for access in accesses(stmt)[1]} & registers
         read |= sources
-        is_copy = isinstance(stmt, Compute) and stmt.op.cpp.moves and stmt.out.buffer in found
-        registers -= {name for name in sources if not (is_copy and dtypes[name] is dtypes[stmt.out.buffer])}
+        match stmt:
+            case Compute(op=op, out=out) if op.cpp.moves and out.buffer in found:
+                registers -= {name for name in sources if dtypes[name] is not dtypes[out.buffer]}
+            case _:
+                registers -= sources
     return frozenset(found | (registers & read))
 
 

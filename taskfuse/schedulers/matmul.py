@@ -42,8 +42,9 @@ def matmul(
 ) -> Chosen[MatmulConfig]:
     """Schedule a fusion with a matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
 
-    There may be several products of the same rows and columns, if the epilogue combines their elements. The factor with the rows may be a chain of
-    elementwise functions of an input of 16 bits with k contiguous.
+    There may be several products of the same rows and columns, if the epilogue combines their elements. One factor of a single product may be computed by
+    elementwise functions of an input of 8, 16 or 32 bits with k contiguous, an element of which may have several of the factor's neighbors along k, and of
+    inputs beside it, such as scales.
 
     The product is any sum of products of two inputs, over one axis or several; all further axes are batch axes. One factor may be windows of an input with
     zeros around it, as in a convolution with channels last. Operands of 16-bit floats have k or their other axis contiguous, those of 8-bit floats, 8-bit

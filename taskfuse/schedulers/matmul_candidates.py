@@ -113,7 +113,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         orders = [None]
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]
-        for tile_k, stages in rings(config, [problem], room, problem.k if may_be_long else 0):
+        longest = min(problem.whole_steps, default=0)  # of k that is no longer than the least step of a computed factor
+        for tile_k, stages in rings(config, [problem], room, max(problem.k, longest + 1) if may_be_long else 0):
             if problem.prologue is not None and tile_k not in problem.whole_steps:
                 continue
             made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group, layers=layers)

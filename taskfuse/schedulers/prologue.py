@@ -1,9 +1,10 @@
 """The factor with the rows of a product, computed on its way from Shared memory to the tensor cores.
 
-``ldmatrix`` loads a part of a step of k into registers as a fragment of ``wgmma``; functions of its elements are computed
-there. The tensor cores read these registers until the products of the part are done. With ``in_flight`` batches a step has that many parts and one more, whose
-registers are a ring: while tensor cores multiply one part, the warpgroup computes the next, which was loaded before the former was computed. With none, only
-others that share the tile multiply meanwhile.
+``ldmatrix`` loads a part of a step of k into registers as a fragment of ``wgmma``, or threads load elements of other widths in its layout; functions of these
+are computed there. Where several neighbors are packed in one element, and of inputs beside the factor, each function loads what it reads into a register. The
+tensor cores read these registers until the products of the part are done. With ``in_flight`` batches a step has that many parts and one more, whose registers
+are a ring: while tensor cores multiply one part, the warpgroup computes the next, which was loaded before the former was computed. With none, only others that
+share the tile multiply meanwhile.
 """
 
 from __future__ import annotations
