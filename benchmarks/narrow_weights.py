@@ -3,7 +3,7 @@
 ``python benchmarks/narrow_weights.py [--write] [--rows N ...] [--only NAME ...] [--tiles N]``. ``int8`` and ``fp8``: the product of the weights times a scale
 of each column; ``scaled``: of the weights times the scale of their row; ``groups``: times the scale of each 128; ``int4``: as ``groups``, of numbers from -8 to
 7, two in a byte, the first one in its low bits. Several copies of the weights take turns, so that none is in the second-level cache. ``--tiles``: the N fastest
-parameters of each, by the model, are measured, too. Inputs are random, results compared with torch after the outputs were poisoned; medians by CUDA events, all
+parameters of each, by the model, are measured, too. ``--eager``: the math in torch, without ``torch.compile``. Inputs are random, results compared with torch after the outputs were poisoned; medians by CUDA events, all
 in turn.
 """
 
@@ -85,6 +85,7 @@ def tiles_of(name: str, m: int, n: int, k: int, count: int) -> list[tuple[str, A
         scheduled = one_kernel(name, m, n, k)
         try:
             tf.schedulers.matmul(scheduled, c)
+            tf.lower(scheduled).resources()  # refuses what spills
             found.append((f"{c.words}, expected {option.us:.1f}", tf.compile(scheduled)))
         except TaskfuseError as error:
             print(c.words, str(error).splitlines()[0], file=sys.stderr)
@@ -103,6 +104,7 @@ def main() -> None:
     arguments.add_argument("--rows", type=int, nargs="*", default=list(ROWS))
     arguments.add_argument("--only", nargs="*", default=["int8", "fp8", "scaled", "groups", "int4"])
     arguments.add_argument("--tiles", type=int, default=0)
+    arguments.add_argument("--eager", action="store_true", help="without torch.compile")
     options = arguments.parse_args()
     lines = [
         f"  {'weights':8} {'m':>5} {'n':>6} {'k':>6} {'ours us':>9} {'expected':>9} {'bf16 mm':>9} {'x':>6} {'compiled':>9} {'x':>6} {'TB/s':>6}  schedule"
@@ -119,7 +121,7 @@ def main() -> None:
         wide = [torch.randn((n, k), device="cuda").bfloat16() for _ in range(2)]
         run = tf.compile(fusion_of(name, m, n, k), cache=False)
         out = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
-        compiled = torch.compile(theirs, dynamic=False)
+        compiled = theirs if options.eager else torch.compile(theirs, dynamic=False)
         runs: list[tuple[str, Any]] = [("chosen", run), *tiles_of(name, m, n, k, options.tiles)]
         wanted = x.double() @ factor(name, many[0], scales).double().T
         wanted = wanted * scales.double() if name in ("int8", "fp8") else wanted
