@@ -1,10 +1,10 @@
 """Rows of bfloat16 by weights of 8 or 4 bits, which are computed on their way to the tensor cores: beside torch's product in bfloat16, and ``torch.compile``.
 
 ``python benchmarks/narrow_weights.py [--write] [--rows N ...] [--only NAME ...] [--tiles N] [--eager]``. ``int8`` and ``fp8``: the product of the weights times
-a scale of each column; ``scaled``: of the weights times the scale of their row; ``groups``: times the scale of each 128; ``int4``: as ``groups``, of numbers from
--8 to 7, two in a byte, the first one in its low bits. Several copies of the weights take turns, so that none is in the second-level cache. ``--tiles``: the N
-fastest parameters of each, by the model, are measured, too. ``--eager``: the math in torch, without ``torch.compile``. Inputs are random, results compared with
-torch after the outputs were poisoned; medians by CUDA events, all in turn.
+a scale of each column; ``scaled``: of the weights times the scale of their row; ``groups``: times the scale of each 128; ``int4``: as ``groups``, of numbers
+from -8 to 7, two in a byte, the first one in its low bits. Several copies of the weights take turns, so that none is in the second-level cache. ``--tiles``:
+the N fastest parameters of each, by the model, are measured, too. ``--eager``: the math in torch, without ``torch.compile``. Inputs are random, results
+compared with torch after the outputs were poisoned; medians by CUDA events, all in turn.
 """
 
 from __future__ import annotations
