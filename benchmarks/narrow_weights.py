@@ -106,9 +106,8 @@ def main() -> None:
     arguments.add_argument("--tiles", type=int, default=0)
     arguments.add_argument("--eager", action="store_true", help="without torch.compile")
     options = arguments.parse_args()
-    lines = [
-        f"  {'weights':8} {'m':>5} {'n':>6} {'k':>6} {'ours us':>9} {'expected':>9} {'bf16 mm':>9} {'x':>6} {'compiled':>9} {'x':>6} {'TB/s':>6}  schedule"
-    ]
+    names = ("ours us", "expected", "bf16 mm", "x", "eager" if options.eager else "compiled", "x", "TB/s")
+    lines = [f"  {'weights':8} {'m':>5} {'n':>6} {'k':>6}{''.join(f'{name:>10}' for name in names)}  schedule"]
     for name, (n, k), m in itertools.product(options.only, SHAPES, options.rows):
         copies = max(2, -(-3 * L2_BYTES // (n * k)))
         x = torch.randn((m, k), device="cuda").bfloat16()
@@ -139,9 +138,8 @@ def main() -> None:
         what = getattr(getattr(schedule, "config", None), "words", None) or f"{len(run.kernels)} kernels"
         expected = float(getattr(schedule, "us", 0.0))
         rate = (many[0].nbytes + scales.nbytes + x.nbytes + out.nbytes) / us / 1e6
-        lines.append(
-            f"  {name:8} {m:5} {n:6} {k:6} {us:9.2f} {expected:9.1f} {mm:9.2f} {mm / us:6.2f} {inductor:9.2f} {inductor / us:6.2f} {rate:6.2f}  {what}"
-        )
+        figures = "".join(f"{x:10.2f}" for x in (us, expected, mm, mm / us, inductor, inductor / us, rate))
+        lines.append(f"  {name:8} {m:5} {n:6} {k:6}{figures}  {what}")
         print(lines[-1], file=sys.stderr, flush=True)
         for (words, _), each_us in zip(runs[1:], times[1:-2], strict=True):
             lines.append(f"  {'':24} {each_us:9.2f}  {words}")
