@@ -204,6 +204,7 @@ OPEN = {
     "what a launch gives each thread is unknown, let the shape be constant",
     "init_fence_after": "mbarrier full: its initializer executes no FENCE mbarrier_init before the barrier, so the copy engine may not see it",
     "init_fence_trips": "mbarrier full: its initializer executes no FENCE mbarrier_init before the barrier, so the copy engine may not see it",
+    "numbers_wrap": "integers: min(4611686018427387904*i0, 8) < 5 may not fit 64 bits: its constants and coefficients make 1099511627776 or more",
     "ring_of_another_block": "w: they stand in different arms, and nothing orders them",
     "cluster_of_the_writer": "w: nothing orders them in one iteration",
     "update_before_part": "definition of y: c stands behind what is sent to it, which is combined with its elements",
