@@ -33,10 +33,14 @@ def test_large_numbers_are_outside_the_model() -> None:
     assert "may not fit 64 bits" in str(found)
 
 
+def _nothing(*_: object) -> None:
+    """No expression is too large."""
+
+
 @pytest.mark.parametrize("index", [f"i + {10**19}*(i - i % 2)", f"min({10**30}*i + N, i//{10**25})"])
 def test_no_number_ends_a_proof_by_an_error(index: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the prover makes it of smaller ones."""
-    monkeypatch.setitem(verify.__globals__, "too_large", lambda expressions: None)
+    monkeypatch.setitem(verify.__globals__, "too_large", _nothing)
     assert str(verify(kernel(index)))
 
 
