@@ -376,14 +376,13 @@ def without_value(kernel: Kernel, extents: Mapping[str, int]) -> Obligation | No
     The kernel evaluates the original: ``8//(M - 1) > 0 && M > 1`` divides by 0 if ``M`` is 1, and simplifies to false.
     """
     values: dict[str, Expr] = {name: const(n) for name, n in extents.items()}
-    if not any(_loses(e, values) for e in expressions_of(kernel)):
+    if not any(_loses(e, values) for e in _expressions(kernel)):
         return None
     known = tuple(replace(e, min=extents[e.name], max=extents[e.name], multiple_of=1, bound=None) for e in kernel.extents)
     return next((o for o in defined(StatementTree.of(replace(kernel, extents=known))) if o.verdict is not Verdict.PROVED), None)
 
 
-def expressions_of(kernel: Kernel) -> Iterator[Expr]:
-    """The expressions of a kernel's statements, of their claims, and of its definitions."""
+def _expressions(kernel: Kernel) -> Iterator[Expr]:
     for s in walk(kernel):
         yield from expressions(s)
         claim = held(s)

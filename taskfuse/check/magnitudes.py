@@ -7,10 +7,11 @@ itself fits (docs/memory-model.md, "Assumptions"), but not what only definitions
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import prod
 
 from taskfuse.ir.scalar import And, Compare, Const, Expr, FloorDiv, Not, Or, Product, Sum, Sym, Table, Xor, children, remembered
+from taskfuse.kir import Kernel, held, walk
+from taskfuse.kir.walk import definition_expressions
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 MOST = 1 << 40
@@ -22,18 +23,19 @@ INTEGERS = "integers"
 WIDE = Obligation(Layer.ADDRESS, INTEGERS, Verdict.OUTSIDE, "a number that the proof computes with does not fit 64 bits")
 
 
-def too_large(expressions: Iterable[Expr]) -> Obligation | None:
-    """The obligation for an expression with a huge weight, or with one inside; ``None``: there is none."""
-    found = next((e for e in expressions if _heaviest(e) >= MOST), None)
+def too_large(kernel: Kernel) -> Obligation | None:
+    """The obligation for an expression of a definition or a claim with a huge weight, or with one inside; ``None``: there is none."""
+    claims = (claim.index for s in walk(kernel) if (claim := held(s)) is not None)
+    found = next((e for some in (*claims, *map(definition_expressions, kernel.definitions)) for e in some if heaviest(e) >= MOST), None)
     if found is None:
         return None
     return Obligation(Layer.ADDRESS, INTEGERS, Verdict.OUTSIDE, f"{found} may not fit 64 bits: its constants and coefficients make {MOST} or more")
 
 
 @remembered(MEMORY)
-def _heaviest(e: Expr) -> int:
+def heaviest(e: Expr) -> int:
     """The greatest weight of an expression and of those inside it."""
-    return max(_weight(e), max(map(_heaviest, children(e)), default=0))
+    return max(_weight(e), max(map(heaviest, children(e)), default=0))
 
 
 @remembered(MEMORY)

@@ -11,7 +11,7 @@ from taskfuse.check.bounds import inside
 from taskfuse.check.clusters import whole_clusters
 from taskfuse.check.convergence import convergence
 from taskfuse.check.counterexample import counterexample
-from taskfuse.check.defined import DIVISORS, defined, expressions_of, without_value
+from taskfuse.check.defined import DIVISORS, defined, without_value
 from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
 from taskfuse.check.magnitudes import WIDE, too_large
@@ -97,7 +97,7 @@ def _broken(kernel: Kernel) -> Obligation | None:
         kernel.check_ir()
     except VerifyError as error:
         return Obligation(Layer.STRUCTURE, "rules of kernel IR", Verdict.OUTSIDE, error.message.partition("\n")[0])
-    return unknown(kernel) or too_large(expressions_of(kernel))
+    return unknown(kernel) or too_large(kernel)
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None, *, claims: bool) -> Certificate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -19,6 +20,8 @@ from taskfuse.kir.witness import Definition
 
 INDEX_SYMBOLS = frozenset(p.index_name for p in INDEX_TYPES)
 _INDEX_WORDS = frozenset(name.partition(".")[0] for name in INDEX_SYMBOLS)
+_OF_TILE = re.compile(r"tile\.[0-9]+")
+"""The symbols that number the elements of a tile in what a statement holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +119,9 @@ class Declarations:
         """True for a valid name in a kernel.
 
         A valid name parses back: it has the form of a symbol, is not a word of the grammar, does not begin like an index
-        (``threadIdx.``), and is not a symbol of a cursor.
+        (``threadIdx.``), numbers no elements of a tile (``tile.0``), and is not a symbol of a cursor.
         """
-        if SYMBOL_NAME.fullmatch(name) is None or name in RESERVED or name.partition(".")[0] in _INDEX_WORDS:
+        if SYMBOL_NAME.fullmatch(name) is None or name in RESERVED or name.partition(".")[0] in _INDEX_WORDS or _OF_TILE.fullmatch(name) is not None:
             return False
         found = Cursor.of(name)
         return found is None or found[0].name not in self.cursors

@@ -135,6 +135,8 @@ FOUND = {
     "table_range": "divisors: the room between the bounds of an element of t: M - 3 is -1, and must be at least 0",
     "start_converted": "y[0]: joins the constant nan, which is not a partial result of y",
     "output_in_another": "b[0]: is never stored",
+    "name_of_rewritten": "output y: element [0] is -0.5437090396881104, and was written as 1.8283730745315552",
+    "name_of_writer": "y[0]: reads element [0] of x where element [2] of x is defined",
     "pick_converted": "y[0]: for element [0] of y: reads element [0] of x where element [0] of t is defined",
     "part_condition": "o[6]: reads the constant 0.0 where element [2] of x is defined",
     "box_zero_sign": "y[6, 0]: reads the constant 0.0 where the constant -0.0 is defined",
@@ -204,6 +206,9 @@ OPEN = {
     "what a launch gives each thread is unknown, let the shape be constant",
     "init_fence_after": "mbarrier full: its initializer executes no FENCE mbarrier_init before the barrier, so the copy engine may not see it",
     "init_fence_trips": "mbarrier full: its initializer executes no FENCE mbarrier_init before the barrier, so the copy engine may not see it",
+    "name_of_remainder": "y[(w % A)//B]: index (w % A)//B of axis 0 is not known to be in 0..remainder.1//B + 1",
+    "name_of_tile": "rules of kernel IR: kernel 'k': 'tile.0' is not a name: a name is letters, digits and _, in parts joined by dots, "
+    "no word of the grammar, no index and no symbol of a cursor",
     "numbers_wrap": "integers: min(4611686018427387904*i0, 8) < 5 may not fit 64 bits: its constants and coefficients make 1099511627776 or more",
     "ring_of_another_block": "w: they stand in different arms, and nothing orders them",
     "cluster_of_the_writer": "w: nothing orders them in one iteration",
