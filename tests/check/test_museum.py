@@ -208,7 +208,7 @@ OPEN = {
     "init_fence_trips": "mbarrier full: its initializer executes no FENCE mbarrier_init before the barrier, so the copy engine may not see it",
     "name_of_remainder": "y[(w % A)//B]: index (w % A)//B of axis 0 is not known to be in 0..remainder.1//B + 1",
     "name_of_tile": "rules of kernel IR: kernel 'k': 'tile.0' is not a name: a name is letters, digits and _, in parts joined by dots, "
-    "no word of the grammar, no index and no symbol of a cursor",
+    "no word of the grammar, no index, no number in a tile and no symbol of a cursor",
     "numbers_wrap": "integers: min(4611686018427387904*i0, 8) < 5 may not fit 64 bits: its constants and coefficients make 1099511627776 or more",
     "ring_of_another_block": "w: they stand in different arms, and nothing orders them",
     "cluster_of_the_writer": "w: nothing orders them in one iteration",
