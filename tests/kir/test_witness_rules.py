@@ -34,7 +34,8 @@ BAD_DEFINITIONS = [
     ("alpha: float32[] = neg(0.5)", "'alpha' is a scalar argument, which has no definition", "z: float32[] = neg(0.5)"),
     (
         "threadIdx.x: float32[] = neg(0.5)",
-        "'threadIdx.x' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index, no number in a tile and no symbol of a cursor",
+        "'threadIdx.x' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index, no number in a tile "
+        "and no symbol of a cursor",
         "z: float32[] = neg(0.5)",
     ),
     ("z: float32[M] = neg(0.5)", "the definition of 'z' has an extent with 'M', which is not an extent of the kernel", "z: float32[N] = neg(0.5)"),
