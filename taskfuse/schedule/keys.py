@@ -22,7 +22,7 @@ Base = TypeVar("Base")
 
 
 @dataclass(frozen=True, slots=True)
-class Digit(Generic[Base]):
+class IndexDigit(Generic[Base]):
     """``i // divisor % extent`` of an axis.
 
     Attributes:
@@ -35,14 +35,14 @@ class Digit(Generic[Base]):
     extent: Expr
     is_first: bool
 
-    def part(self, split: Split, position: int, facts: Facts) -> Digit[Base] | None:
+    def part(self, split: Split, position: int, facts: Facts) -> IndexDigit[Base] | None:
         """What a split of this one makes: the quotients at position 0, the rests at 1; ``None`` if that is no digit."""
         n = split.inner.extent
         if not isinstance(n, Const) or not (self.is_first or is_multiple(split.source.extent, n, facts)):
             return None
         if position == 0:
-            return Digit(self.base, self.divisor * n.value, split.outer.extent, self.is_first)
-        return Digit(self.base, self.divisor, n, False)
+            return IndexDigit(self.base, self.divisor * n.value, split.outer.extent, self.is_first)
+        return IndexDigit(self.base, self.divisor, n, False)
 
 
 def quotient(tv: TensorView, index: Expr, extent: Expr, facts: Facts) -> tuple[Axis, int] | None:
@@ -68,7 +68,7 @@ class Keys:
         self._derivation: dict[Axis, tuple[Transform, int]] = {}
         self._interned: dict[tuple[object, ...], Key] = {}
         self._keys: dict[Axis, Key] = {}
-        self._digits: dict[Key, Digit[Key]] = {}
+        self._digits: dict[Key, IndexDigit[Key]] = {}
         self._quotients: list[tuple[Axis, Axis, int]] = []
         for tv in fusion.tensors():
             for a in tv.root:
@@ -142,7 +142,7 @@ class Keys:
         if made is None:
             for inner, whole, divisor in self._quotients:
                 if self._find(inner) is head and self._find(whole) is not head:
-                    return self._digit(Digit(self.key(whole), divisor, a.extent, True))
+                    return self._digit(IndexDigit(self.key(whole), divisor, a.extent, True))
             return self._intern(("root", head.id))
         transform, position = made
         inputs = tuple(self.key(x) for x in transform.inputs)
@@ -150,7 +150,7 @@ class Keys:
             case Split(source=source, outer=outer, inner=inner):
                 if inner.extent is const(1) and outer.extent is source.extent:
                     return inputs[0] if position == 0 else self._intern(("unit",))
-                whole = self._digits.get(inputs[0], Digit(inputs[0], 1, source.extent, True))
+                whole = self._digits.get(inputs[0], IndexDigit(inputs[0], 1, source.extent, True))
                 if (part := whole.part(transform, position, self.facts)) is not None:
                     return self._digit(part)
                 return self._intern(("split", inputs, source.extent, outer.extent, inner.extent, position))
@@ -168,7 +168,7 @@ class Keys:
             case Rasterize(maps=maps):
                 return self._intern(("raster", inputs, maps))
 
-    def _digit(self, digit: Digit[Key]) -> Key:
+    def _digit(self, digit: IndexDigit[Key]) -> Key:
         key = self._intern(("digit", digit.base, digit.divisor, digit.extent))
         self._digits[key] = digit
         return key

@@ -16,7 +16,7 @@ from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedule.keys import Digit, Keys, quotient, tile_axis
+from taskfuse.schedule.keys import IndexDigit, Keys, quotient, tile_axis
 
 
 class Correspondence:
@@ -52,14 +52,14 @@ class Correspondence:
             return False
         return all(self.same(p, q) for p, q in zip(t.inputs, u.inputs, strict=True))
 
-    def _digit(self, a: Axis, made: Mapping[Axis, tuple[Transform, int]]) -> Digit[Axis]:
+    def _digit(self, a: Axis, made: Mapping[Axis, tuple[Transform, int]]) -> IndexDigit[Axis]:
         match made.get(a):
             case (Split() as split, position):
-                return self._digit(split.source, made).part(split, position, self._keys.facts) or Digit(a, 1, a.extent, True)
+                return self._digit(split.source, made).part(split, position, self._keys.facts) or IndexDigit(a, 1, a.extent, True)
             case _:
-                return Digit(a, 1, a.extent, True)
+                return IndexDigit(a, 1, a.extent, True)
 
-    def _same_digit(self, own: Digit[Axis], other: Digit[Axis]) -> bool:
+    def _same_digit(self, own: IndexDigit[Axis], other: IndexDigit[Axis]) -> bool:
         """True for digits of one axis, in whichever steps the splits made them; the producer's axis may count pieces of the consumer's."""
         whole = (self._root[own.base], 1) if own.base in self._root else self._quotients.get(own.base)
         return whole is not None and whole[0] is other.base and own.divisor * whole[1] == other.divisor and own.extent is other.extent
