@@ -150,7 +150,7 @@ class Search:
         """The kernels, those side by side in one launch that do not wait for one another."""
         level, together = self._groups(segments, steps)
         heads: dict[int, SegmentStep] = dict(enumerate(steps))
-        left = together if self._trial else []
+        left = sorted(together, key=len, reverse=True) if self._trial else []  # where most launches are saved first
         while left and (not self._budget.is_spent or self._budget.extend()):
             group = left.pop(0)
             members = [steps[k] if config is None else self._arranged(segments[k], steps[k], config) for k, config in group]
@@ -165,8 +165,9 @@ class Search:
                     came = tried(self._trial, found.fusion, found.schedule, bound)
             except DeadlineError:
                 break
-            if came.refused or came.schedule.count is None or came.schedule.count.us > GAIN * apart:
-                why = came.refused or f"{came.schedule.count}, one after another {apart:.1f} us"
+            counted = came.schedule.count
+            if came.refused or counted is None or max(counted.us, bound) > GAIN * apart:  # of many members, a count has seen few blocks each
+                why = came.refused or f"{counted}, one after another {apart:.1f} us"
                 self._dropped.append(f"not side by side: {', '.join(p.fusion.name for p in parts)}: {why}")
                 left += [
                     kind for moved in (False, True) if 1 < len(kind := [JointPlace(p.segment) for p in group if (p.config is not None) is moved]) < len(group)
@@ -175,7 +176,7 @@ class Search:
             tensors, views = tuple(name for p in parts for name in p.tensors), tuple(name for p in parts for name in p.views)
             for k, _ in group[1:]:
                 del heads[k]
-            heads[group[0].segment] = SegmentStep(found.fusion, came.schedule.expected_by_count(), tensors, None, views, parts, found.call)
+            heads[group[0].segment] = SegmentStep(found.fusion, came.schedule.expected_by_count(bound), tensors, None, views, parts, found.call)
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
     def _arranged(self, p: Segment, step: SegmentStep, config: Config) -> SegmentStep | None:
@@ -274,7 +275,8 @@ class Search:
         return segments
 
     def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:
-        """``segments`` with pairs merged, those that save the most bytes first. A pair without a gain is not tried again, since paths remain.
+        """``segments`` with pairs merged, those that save the most bytes first. A pair without a gain is not tried again, since paths remain; a pair that has
+        only numbers in common, such as a learning rate, is not tried at all: it may share a launch later.
 
         Args:
             settled: segments of which no pair is tried.
@@ -285,7 +287,7 @@ class Search:
         pairs: list[tuple[float, int, int]] = []
 
         def add(number: int) -> None:
-            own = self.graph.touched(there[number])
+            own = [tv for tv in self.graph.touched(there[number]) if not self.graph.is_number(tv)]
             near = set[int]().union(*(touching.get(tv, ()) for tv in own)) & there.keys()
             for other in near:
                 if there[other] in settled and there[number] in settled:

@@ -1,0 +1,60 @@
+"""Ops of lists of tensors, tensor by tensor: what torch computes, and no op of a list is left."""
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from taskfuse.torch.lists import of_lists
+
+
+def given(op: Any) -> list[Any]:
+    """Arguments of an op of lists, from its schema: tensors between 0.5 and 1, in which nearly all functions are defined."""
+    found: list[Any] = []
+    for k, argument in enumerate(op._schema.arguments):
+        match "" if argument.kwarg_only else str(argument.type):
+            case "List[Tensor]":
+                found.append([torch.rand(3, 4) / 2 + 0.5, torch.rand(5) / 2 + 0.5])
+            case "List[number]":
+                found.append([0.75, 2])
+            case "number":
+                found.append(2 if argument.name == "ord" else 0.75)
+            case "Tensor" if argument.name == "scalars":
+                found.append(torch.tensor([0.75, 2.0]))
+            case "Tensor":
+                found.append(torch.tensor(0.75 if k < 2 else 1.5))
+            case _:
+                break
+    return found
+
+
+def test_each_op() -> None:
+    torch.manual_seed(0)
+    table = of_lists("cpu")
+    assert len(table) > 70
+    for op, body in table.items():
+        args = given(op)
+        torch.testing.assert_close(body(*args), op(*args), msg=lambda text, op=op: f"{op}: {text}")
+
+
+def test_numbers_by_name() -> None:
+    a, b = ([torch.rand(3), torch.rand(2, 2)] for _ in range(2))
+    table, aten = of_lists("cpu"), torch.ops.aten
+    for op, args, named in (
+        (aten._foreach_add.List, (a, b), {"alpha": 2}),
+        (aten._foreach_addcmul.Scalar, (a, b, b), {"value": 3}),
+        (aten._foreach_addcdiv.ScalarList, (a, b, b), {"scalars": [1.0, 2.0]}),
+        (aten._foreach_mul.ScalarList, (a,), {"scalars": [1.0, 2.0]}),
+        (aten._foreach_norm.Scalar, (a, 1), {"dtype": torch.float64}),
+    ):
+        torch.testing.assert_close(table[op](*args, **named), op(*args, **named))
+    assert of_lists("cuda")[aten._foreach_add.List](a, b) is NotImplemented, "lists of other devices stay whole"
+
+
+def test_what_is_not_finite_is_found() -> None:
+    check = torch.ops.aten._amp_foreach_non_finite_check_and_unscale.default
+    for wrong in (float("inf"), float("nan"), 1.0):
+        for before in (0.0, 1.0):
+            args = [torch.ones(3), torch.tensor([1.0, wrong])], torch.tensor(before), torch.tensor(0.5)
+            torch.testing.assert_close(of_lists("cpu")[check](*args), check(*args), equal_nan=True)
