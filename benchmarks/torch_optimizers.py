@@ -9,8 +9,8 @@ Columns: microseconds of a step on the GPU (median of 20 times of 3 calls betwee
 taskfuse and the arguments that torch copies after them; seconds of the first call; the greatest difference from eager mode after three steps, relative to the
 greatest parameter.
 
-``--plan``: no GPU; graphs are made of tensors without elements, and nothing runs: how many fusions and kernels there are, the time that is expected of them, and
-how long a processor needs to plan and to compile them, each different one once.
+``--plan``: no GPU; graphs are made of tensors without elements, and nothing runs: how many fusions and kernels there are, the time that is expected of them,
+and how long a processor needs to plan and to compile them, each different one once.
 """
 
 from __future__ import annotations
@@ -204,7 +204,8 @@ def measured(name: str, model: str, given: Any) -> str:
     ratios = {way: us / medians["taskfuse"] for way, us in medians.items()} if "taskfuse" in medians else {}
     return (
         f"{model:8} {name:7} us: {row(medians, '.0f')}; relative to taskfuse: {row(ratios, '.2f', 'taskfuse')}; host us: {row(host, '.0f')}; "
-        f"{sum(len(g.fusions) for g in found)} fusions, {kernels} kernels, {left} copied; s: {row(seconds, '.1f', 'eager', 'fused')}; off: {row(off, '.0e', 'eager')}"
+        f"{sum(len(g.fusions) for g in found)} fusions, {kernels} kernels, {left} copied; "
+        f"s: {row(seconds, '.1f', 'eager', 'fused')}; off: {row(off, '.0e', 'eager')}"
     )
 
 

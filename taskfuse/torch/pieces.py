@@ -22,6 +22,7 @@ from torch.fx import Node
 from taskfuse.cuda.present import present
 from taskfuse.ir.connectivity import components
 from taskfuse.schedulers.beside import SMALL
+from taskfuse.torch.copies import COPY
 from taskfuse.torch.fates import GraphPartition, NodeKind, elements, mutates
 
 MOST_BESIDE: Final = 32
@@ -40,9 +41,35 @@ def pieces(connected: Sequence[Sequence[Node]], plan: GraphPartition, most: int)
             else:
                 found += cut
     for parts in small.values():
-        alike = sorted(parts, key=_form)  # equal ones are scheduled once in a bundle
-        found += [[n for part in alike[k : k + MOST_BESIDE] for n in part] for k in range(0, len(alike), MOST_BESIDE)]
+        bundles: list[_Bundle] = []
+        for part in sorted(parts, key=_form):  # equal ones are scheduled once in a bundle
+            if not bundles or not bundles[-1].adds(part, plan):
+                bundles.append(_Bundle())
+                bundles[-1].adds(part, plan)
+        found += [bundle.nodes for bundle in bundles]
     return found
+
+
+class _Bundle:
+    """Parts that are put together. None reads an argument of the graph that another one writes to: side by side, neither would run before the other."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._count = 0
+        self._read: set[Node] = set()
+        self._written: set[Node] = set()
+
+    def adds(self, part: Sequence[Node], plan: GraphPartition) -> bool:
+        """Add a part, if it fits."""
+        read = _read_from_outside(part, plan)
+        written = {user.args[0] for n in part for user in n.users if user.target is COPY and isinstance(user.args[0], Node)}
+        if self._count == MOST_BESIDE or self._read & written or self._written & read:
+            return False
+        self.nodes += part
+        self._count += 1
+        self._read |= read
+        self._written |= written
+        return True
 
 
 def _parts(members: Sequence[Node], plan: GraphPartition) -> list[tuple[int, list[Node]]]:
@@ -75,13 +102,14 @@ def _waits(source: Node, reader: Node, gathers: set[Node]) -> bool:
 
 
 def _is_light(part: Sequence[Node], plan: GraphPartition) -> bool:
-    """Whether a launch matters to a part whose results may be in memory whenever they are computed."""
+    """Whether a launch matters to a part of constant extents whose results may be in memory whenever they are computed."""
     target, own = present(), set(part)
+    if not all(isinstance(extent, int) for n in part for extent in getattr(n.meta.get("val"), "shape", ())):
+        return False
     made = [n for n in part if any(user not in own for user in n.users)]
     if not all(elements(n) == 1 or all(user in own or user.op == "output" or mutates(user) for user in _readers(n, plan)) for n in made):
         return False
-    read = {a for n in part for a in n.all_input_nodes if a not in own}
-    moved = sum(_bytes(n) for n in (*made, *read))
+    moved = sum(_bytes(n) for n in (*made, *_read_from_outside(part, plan)))
     return target.dram_us(moved) <= SMALL * target.launch_us
 
 
@@ -98,6 +126,19 @@ def _readers(node: Node, plan: GraphPartition) -> Iterator[Node]:
             yield from _readers(user, plan)
         else:
             yield user
+
+
+def _read_from_outside(part: Sequence[Node], plan: GraphPartition) -> set[Node]:
+    """The tensors that nodes, or views and constants that they read, are made of."""
+    own, found = set(part), set[Node]()
+    stack = [a for n in part for a in n.all_input_nodes]
+    while stack:
+        arg = stack.pop()
+        if plan.kinds[arg] is NodeKind.GLUE:
+            stack += arg.all_input_nodes
+        elif arg not in own:
+            found.add(arg)
+    return found
 
 
 def _bytes(node: Node) -> int:
