@@ -41,35 +41,17 @@ def pieces(connected: Sequence[Sequence[Node]], plan: GraphPartition, most: int)
             else:
                 found += cut
     for parts in small.values():
-        bundles: list[_Bundle] = []
-        for part in sorted(parts, key=_form):  # equal ones are scheduled once in a bundle
-            if not bundles or not bundles[-1].adds(part, plan):
-                bundles.append(_Bundle())
-                bundles[-1].adds(part, plan)
-        found += [bundle.nodes for bundle in bundles]
+        alike = sorted(_with_what_they_overwrite(parts, plan), key=_form)  # equal ones are scheduled once in a bundle
+        found += [[n for part in alike[k : k + MOST_BESIDE] for n in part] for k in range(0, len(alike), MOST_BESIDE)]
     return found
 
 
-class _Bundle:
-    """Parts that are put together. None reads an argument of the graph that another one writes to: side by side, neither would run before the other."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Node] = []
-        self._count = 0
-        self._read: set[Node] = set()
-        self._written: set[Node] = set()
-
-    def adds(self, part: Sequence[Node], plan: GraphPartition) -> bool:
-        """Add a part, if it fits."""
-        read = _read_from_outside(part, plan)
-        written = {user.args[0] for n in part for user in n.users if user.target is COPY and isinstance(user.args[0], Node)}
-        if self._count == MOST_BESIDE or self._read & written or self._written & read:
-            return False
-        self.nodes += part
-        self._count += 1
-        self._read |= read
-        self._written |= written
-        return True
+def _with_what_they_overwrite(parts: Sequence[list[Node]], plan: GraphPartition) -> list[list[Node]]:
+    """Parts, those together of which one reads an argument of the graph that another one writes to: a kernel of both reads each element before it overwrites
+    it; side by side, neither would come first."""
+    writer = {id(user.args[0]): k for k, part in enumerate(parts) for n in part for user in n.users if user.target is COPY}
+    edges = [(k, writer[id(a)]) for k, part in enumerate(parts) for a in _read_from_outside(part, plan) if id(a) in writer]
+    return [[n for k in together for n in parts[k]] for together in components(range(len(parts)), edges)]
 
 
 def _parts(members: Sequence[Node], plan: GraphPartition) -> list[tuple[int, list[Node]]]:

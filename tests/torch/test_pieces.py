@@ -50,3 +50,25 @@ def test_what_waits_for_a_norm_is_cut_from_it() -> None:
     assert last in where["mul"]
     assert not where["sin"] & (where["clamp"] | where["reciprocal"])
     check(clipped, *(torch.randn(3, n) for n in range(4, 20)), fusions=3)
+
+
+def test_what_reads_an_argument_is_with_what_overwrites_it() -> None:
+    """As in a step with a moment, from which both the update and the next moment are computed: neither has to run first."""
+
+    def step(p: Any, m: Any, g: Any) -> None:
+        update = (m * 0.9 + g * 0.1).sign()
+        m.mul_(0.99).add_(g)
+        p.sub_(update)
+
+    def steps(*tensors: Any) -> Any:
+        for k in range(0, len(tensors), 3):
+            step(*tensors[k : k + 3])
+        return tensors[0] * 1.0
+
+    inputs = [torch.randn(n) for n in (3, 5) for _ in range(3)]
+    found = report(steps, *inputs)
+    assert [len(compiled.stored) for _, compiled in found.fusions.values()] == [4]
+    ours, theirs = ([x.clone() for x in inputs] for _ in range(2))
+    found.program(list(ours))
+    steps(*theirs)
+    torch.testing.assert_close(ours, theirs)
