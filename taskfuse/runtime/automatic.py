@@ -20,7 +20,7 @@ from taskfuse.runtime.kernel import CompiledKernel, Maker
 from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
-from taskfuse.schedulers.beside import Beside
+from taskfuse.schedulers.beside import SCHEDULER as SIDE_BY_SIDE
 from taskfuse.schedulers.budget import SECONDS, Budget, Work
 from taskfuse.schedulers.candidates import MOST_PARAMETERS, failure, result, tried
 from taskfuse.schedulers.schedule import Scheduler, Sizes, expendable
@@ -96,7 +96,7 @@ def _searched(
         key = key_of(scheduled) if is_segment else None
         known = None if key is None else alike.get(key)
         if known is None:
-            budget.spend(Work.JOINED if isinstance(schedule.config, Beside) else Work.MADE, len(scheduled.tensors()))
+            budget.spend(Work.JOINED if schedule.scheduler == SIDE_BY_SIDE else Work.MADE, len(scheduled.tensors()))
             run = make(scheduled, schedule=schedule)
             extents = assumed(scheduled, sizes, target)
             check_open(run, scheduled, extents)
@@ -134,11 +134,11 @@ def _searched(
     whole = copy_fusion(fusion if found.whole_fusion is None else found.whole_fusion)[0]
     links = [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)]
     places = written_into(whole, links, make.into)
-    known: dict[tuple[Executable, tuple[tuple[int, int], ...]], Executable] = {}
+    writing: dict[tuple[Executable, tuple[tuple[int, int], ...]], Executable] = {}
     for link, into in zip(links, places, strict=True):
-        if (link.run, into) not in known:  # segments that differ only in names share a kernel
-            known[link.run, into] = make.in_place(link.run, into)
-    return Chain(whole, [link._replace(run=known[link.run, into]) for link, into in zip(links, places, strict=True)], found)
+        if (link.run, into) not in writing:  # segments that differ only in names share a kernel
+            writing[link.run, into] = make.in_place(link.run, into)
+    return Chain(whole, [link._replace(run=writing[link.run, into]) for link, into in zip(links, places, strict=True)], found)
 
 
 class _MachineCode:

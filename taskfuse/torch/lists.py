@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import torch
 
@@ -19,9 +19,16 @@ PLAIN: Final = (
     "mul neg pow reciprocal round rsqrt sigmoid sign sin sinh sqrt sub tan tanh trunc",
 )
 """Ops of lists with the arguments that the op of one tensor has: in place of a tensor or a number there is a list of them, or one for all."""
+
+
+def norm(x: Any, order: Any = 2, dtype: Any = None) -> Any:
+    """The norm of all elements of a tensor."""
+    return torch.linalg.vector_norm(x, order, dtype=dtype)
+
+
 ANOTHER: Final[Mapping[str, Callable[..., Any]]] = {
     "copy": aten.copy,
-    "norm": lambda x, order=2, dtype=None: torch.linalg.vector_norm(x, order, dtype=dtype),
+    "norm": norm,
     "max": torch.amax,
     "zero": torch.zeros_like,
 }
@@ -56,7 +63,7 @@ def of_lists(device: str) -> dict[Any, Any]:
 
 def _apart(device: str, function: Callable[..., Any], first: Any, *args: Any, **named: Any) -> Any:
     """The results of a function of lists; ``NotImplemented`` where no tensor of them is on such a device."""
-    tensors = [x for a in (first, *args) if isinstance(a, list | tuple) for x in a if isinstance(x, torch.Tensor)]
+    tensors = [x for a in (first, *args) if _is_list(a) for x in a if isinstance(x, torch.Tensor)]
     return function(first, *args, **named) if any(x.device.type == device for x in tensors) else NotImplemented
 
 
@@ -69,9 +76,10 @@ def each(function: Callable[..., Any], *args: Any, **named: Any) -> list[Any]:
 
 def _sums(whole: Callable[..., Any], product: Callable[..., Any], added: Any, first: Any, second: Any, *numbers: Any, **named: Any) -> list[Any]:
     """``added + number * product(first, second)`` for the members of lists, with numbers, or with elements of a tensor."""
-    (number,) = numbers or named.values() or (1,)
+    number: Any = next(iter((*numbers, *named.values(), 1)))
     if isinstance(number, torch.Tensor):
-        return [a + x * product(b, c) for a, b, c, x in _members((added, first, second, list(number.unbind())))]
+        values: Any = torch.unbind(number)
+        return [a + x * product(b, c) for a, b, c, x in _members((added, first, second, values))]
     return [whole(a, b, c, value=x) for a, b, c, x in _members((added, first, second, number))]
 
 
@@ -83,6 +91,9 @@ def unscale(tensors: Sequence[Any], found: Any, scale: Any) -> tuple[list[Any], 
 
 def _members(args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
     """The arguments of each member."""
-    count = max(len(a) for a in args if isinstance(a, list | tuple))
-    for k in range(count):
-        yield tuple(a[k] if isinstance(a, list | tuple) else a for a in args)
+    for k in range(max(len(a) for a in args if _is_list(a))):
+        yield tuple(a[k] if _is_list(a) else a for a in args)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, list | tuple)

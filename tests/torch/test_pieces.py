@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.pieces import MOST_BESIDE
+from tests.calls import Of
 from tests.torch.graphs import check, foreign, report, traced
 
 
@@ -17,19 +18,25 @@ def test_small_results_share_a_fusion() -> None:
     def results(*tensors: Any) -> list[Any]:
         return [x.exp() * 2 for x in tensors]
 
-    def regions(function: Any, *inputs: Any) -> int:
+    def read_by_torch(*tensors: Any) -> list[Any]:
+        return [foreign(x) for x in results(*tensors)]
+
+    def regions(function: Of[Any, Any], *inputs: Any) -> int:
         return len(planned(traced(function, *inputs).graph, PartitionLimits("cpu")).regions)
 
     small = [torch.empty(n) for n in range(1, 5)]
     assert regions(results, *small) == 1
-    assert regions(lambda *tensors: [foreign(y) for y in results(*tensors)], *small) == 4
+    assert regions(read_by_torch, *small) == 4
     assert regions(results, *small, torch.empty(1 << 25)) == 2
     assert regions(results, *[torch.empty(3)] * (MOST_BESIDE + 1)) == 2
 
 
 def test_equal_parts_are_neighbors() -> None:
-    shapes = [(2,), (3, 4)] * MOST_BESIDE
-    found = planned(traced(lambda *tensors: [x.exp() for x in tensors], *map(torch.empty, shapes)).graph, PartitionLimits("cpu")).regions
+    def results(*tensors: Any) -> list[Any]:
+        return [x.exp() for x in tensors]
+
+    inputs = [torch.empty(shape) for shape in [(2,), (3, 4)] * MOST_BESIDE]
+    found = planned(traced(results, *inputs).graph, PartitionLimits("cpu")).regions
     assert [{tuple(n.meta["val"].shape) for n in nodes} for nodes in found] == [{(3, 4)}, {(2,)}]
 
 
