@@ -82,6 +82,7 @@ class Search:
         self._refused_us = 0.0
         self._is_absurd = False
         self._trusted: set[Segment] = set()
+        self._sharing: dict[Segment, bool] = {}
         start = self.graph.beginning() if begun is None else self._as_in(begun.segments)
         self._segments = self.graph.in_order(self._joined(self._walked_together(start)))
 
@@ -179,6 +180,13 @@ class Search:
             heads[group[0].segment] = SegmentStep(found.fusion, came.schedule.expected_by_count(bound), tensors, None, views, parts, found.call)
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
 
+    def _may_share(self, p: Segment) -> bool:
+        """Whether the kernel of a segment may share a launch."""
+        if p not in self._sharing:
+            found = self._way(p).candidate
+            self._sharing[p] = found is not None and is_joinable(found.fusion, found.schedule, self.target)
+        return self._sharing[p]
+
     def _arranged(self, p: Segment, step: SegmentStep, config: Config) -> SegmentStep | None:
         """The kernel of a segment with other parameters; ``None`` if it cannot be made."""
         made = self._ways[p].arranged(config)
@@ -275,8 +283,8 @@ class Search:
         return segments
 
     def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:
-        """``segments`` with pairs merged, those that save the most bytes first. A pair without a gain is not tried again, since paths remain; a pair that has
-        only numbers in common, such as a learning rate, is not tried at all: it may share a launch later.
+        """``segments`` with pairs merged, those that save the most bytes first. A pair without a gain is not tried again, since paths remain; one that has only
+        numbers in common, such as a learning rate, is not tried at all where both may share a launch later.
 
         Args:
             settled: segments of which no pair is tried.
@@ -287,9 +295,11 @@ class Search:
         pairs: list[tuple[float, int, int]] = []
 
         def add(number: int) -> None:
-            own = [tv for tv in self.graph.touched(there[number]) if not self.graph.is_number(tv)]
-            near = set[int]().union(*(touching.get(tv, ()) for tv in own)) & there.keys()
-            for other in near:
+            own = self.graph.touched(there[number])
+            near, aside = (set[int]().union(*(touching.get(tv, ()) for tv in own if self.graph.is_number(tv) is kind)) & there.keys() for kind in (False, True))
+            if any(k not in near for k in aside) and self._may_share(there[number]):
+                aside = {k for k in aside if not self._may_share(there[k])}
+            for other in near | aside:
                 if there[other] in settled and there[number] in settled:
                     continue
                 heappush(pairs, (-self.graph.saved(there[other], there[number]), other, number))
