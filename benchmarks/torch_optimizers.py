@@ -36,7 +36,7 @@ from taskfuse.torch.metadata import Meta
 from taskfuse.torch.settings import Settings
 
 Shapes = list[tuple[int, ...]]
-WAYS = "eager", "fused", "inductor", "taskfuse"
+WAYS = "eager", "fused", "taskfuse", "inductor"
 CALLS, ROUNDS = 3, 20
 
 
@@ -186,6 +186,7 @@ def measured(name: str, model: str, given: Any) -> str:
         made.call()
         torch.cuda.synchronize()
         seconds[way] = time.perf_counter() - start
+        print(f"{model} {name} {way}: {seconds[way]:.1f} s", file=sys.stderr, flush=True)
         for _ in range(2):
             made.call()
     listeners.remove(found.append)
@@ -197,7 +198,8 @@ def measured(name: str, model: str, given: Any) -> str:
         for way, made in steps.items():
             times[way].append(us(made.call))
     host = {way: host_us(made.call) for way, made in steps.items()}
-    kernels = sum(len(compiled.executable.kernels) for g in found for _, compiled in g.fusions.values() if compiled.executable is not None)
+    runs = [compiled.executable for g in found for _, compiled in g.fusions.values() if compiled.executable is not None]
+    kernels = sum(len(getattr(run.schedule, "steps", (run,))) for run in runs)
     left = sum(op.startswith("aten.copy_") and where == "left to torch" for g in found for _, op, where, _ in g.ops)
 
     def row(values: dict[str, float], form: str, *without: str) -> str:

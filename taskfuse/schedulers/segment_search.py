@@ -208,12 +208,12 @@ class Search:
         is_product = [multiplies(schedule) for schedule in schedules]
         may = [is_joinable(kernel.fusion, kernel.schedule, self.target) for kernel in kernels]
 
-        known: dict[tuple[int, int], bool] = {}  # equal pieces have one schedule
+        known: dict[tuple[tuple[int, int], ...], bool] = {}  # equal pieces have the same parameters and counts, in schedules of their own names
 
         def fits(j: int, k: int) -> bool:
             if (is_product[j] and is_product[k]) or not (may[j] and may[k]):
                 return is_product[j] and is_product[k]
-            pair = id(schedules[j]), id(schedules[k])
+            pair = tuple((id(s.option), id(s.count)) for s in (schedules[j], schedules[k]))
             if pair not in known:
                 known[pair] = fit_together(schedules[j], schedules[k], self.target)
             return known[pair]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import getitem
-from typing import Final
 
 import torch
 from torch.fx import Node
@@ -25,8 +24,9 @@ from taskfuse.schedulers.beside import SMALL
 from taskfuse.torch.copies import COPY
 from taskfuse.torch.fates import GraphPartition, NodeKind, elements, mutates
 
-MOST_BESIDE: Final = 32
-"""The most parts of a bundle: each adds to what has to be proved and compiled, and the more there are, the less a launch matters."""
+MOST_BESIDE, MOST_NODES = 32, 400
+"""The most parts of a bundle, and the most nodes of several: each adds to what has to be proved and compiled, and the more there are, the less a launch
+matters. Bundles are compiled side by side."""
 
 
 def pieces(connected: Sequence[Sequence[Node]], plan: GraphPartition, most: int) -> list[list[Node]]:
@@ -41,8 +41,14 @@ def pieces(connected: Sequence[Sequence[Node]], plan: GraphPartition, most: int)
             else:
                 found += cut
     for parts in small.values():
-        alike = sorted(_with_what_they_overwrite(parts, plan), key=_form)  # equal ones are scheduled once in a bundle
-        found += [[n for part in alike[k : k + MOST_BESIDE] for n in part] for k in range(0, len(alike), MOST_BESIDE)]
+        bundle: list[Node] = []
+        count = 0
+        for part in sorted(_with_what_they_overwrite(parts, plan), key=_form):  # equal ones are scheduled once in a bundle
+            if bundle and (count == MOST_BESIDE or len(bundle) + len(part) > MOST_NODES):
+                found.append(bundle)
+                bundle, count = [], 0
+            bundle, count = [*bundle, *part], count + 1
+        found.append(bundle)
     return found
 
 
