@@ -3,6 +3,7 @@
 **Levels.** An importable node that computes has the greatest level of what it reads, where a read from a node that is left to torch adds one.
 A node left to torch has the greatest level of what it reads. Levels never fall along an edge, and rise on every path from one region through torch into
 another. So the connected nodes of one level form a convex region: no path leaves and reenters it, and no two regions wait for each other.
+How large regions are cut, and which small ones are put together, is in :mod:`taskfuse.torch.pieces`.
 A product with what follows it (:mod:`taskfuse.torch.product_groups`) is a region of its own, with the level of a node that is left to torch.
 
 Views, and constants, which cost nothing to recompute, belong to no region: each region that reads one recomputes it,
