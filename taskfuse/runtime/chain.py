@@ -126,18 +126,13 @@ class Chain(Executable):
         for link in self.links:
             if isinstance(link.run, CompiledKernel):
                 places = {link.outputs[k]: link.arguments[source] for k, source in link.run.in_place.items()}
-                found |= {self._outputs.index(output): self._names.index(source) for output, source in places.items()}
+                whole = {output: source for output, source in places.items() if output in self._outputs and source in self._names}
+                found |= {self._outputs.index(output): self._names.index(source) for output, source in whole.items()}
         return found
 
     def writes(self, output: str, source: str) -> bool:
-        """Whether an output is written into the array of an argument by a kernel of which this is proved right; or may be, as neither that kernel nor a later
-        one reads the argument."""
-        reads = [{self._views[name].base if name in self._views else name for name in link.arguments} for link in self.links]
-        own = next((k for k, link in enumerate(self.links) if output in link.outputs), None)
-        if own is None or output not in self._outputs:
-            return False
-        is_written = self._into.get(self._outputs.index(output)) == self._names.index(source)
-        return is_written or not any(source in read for read in reads[own:])
+        """Whether an output is written into the array of an argument that is read, by a kernel of which this is proved right."""
+        return output in self._outputs and self._into.get(self._outputs.index(output)) == self._names.index(source)
 
     @property
     def fusion(self) -> Fusion:

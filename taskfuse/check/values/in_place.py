@@ -17,7 +17,7 @@ from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, Node, curso
 from taskfuse.check.structure import Structure
 from taskfuse.check.values.arms import in_other_arm
 from taskfuse.check.values.written import W
-from taskfuse.ir.scalar import Expr, const, eq, le, lt, substitute, sym
+from taskfuse.ir.scalar import Expr, const, eq, le, lt, private, substitute, sym
 from taskfuse.kir import accesses
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import For, TmaLoad
@@ -84,7 +84,7 @@ def _is_in_later_iteration(read: Use, write: Use, equal: set[str]) -> bool:
     hardware = dict(zip((*THREAD_NAMES, *BLOCK_NAMES), (*kernel.block, *kernel.grid), strict=True))
     touching = (*(e for e in write.index if e is not None), *(a for a in write.context.constraints.assumptions if isinstance(a, Expr)))
     cursors = {n for e in touching for n in e.free if cursor_of(n) is not None}
-    names: dict[str, Expr] = {n: sym(W + n) for n in (*own, *hardware, *sorted(cursors)) if n not in equal}
+    names: dict[str, Expr] = {n: _of_the_write(n) for n in (*own, *hardware, *sorted(cursors)) if n not in equal}
     constraints = read.context.constraints
     for name, extent in hardware.items():
         if name in names:
@@ -107,3 +107,8 @@ def _is_in_later_iteration(read: Use, write: Use, equal: set[str]) -> bool:
             return False
         constraints = constraints.given(eq(mine, its))
     return read.node.number < write.node.number or (read.node is write.node and not read.engine.is_async and not write.engine.is_async)
+
+
+def _of_the_write(name: str) -> Expr:
+    """The symbol that stands for what a write has under a name: for the elements of a vector or of a bulk copy, that name is private to the proof."""
+    return private(W + name[1:]) if name.startswith("'") else sym(W + name)
