@@ -6,7 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from taskfuse.torch.compilation import GraphReport, listeners
 from taskfuse.torch.lists import of_lists
+from tests.torch.graphs import compiled
 
 
 def given(op: Any) -> list[Any]:
@@ -58,3 +60,25 @@ def test_what_is_not_finite_is_found() -> None:
         for before in (0.0, 1.0):
             args = [torch.ones(3), torch.tensor([1.0, wrong])], torch.tensor(before), torch.tensor(0.5)
             torch.testing.assert_close(of_lists("cpu")[check](*args), check(*args), equal_nan=True)
+
+
+def test_a_step_of_an_optimizer() -> None:
+    """Gradients that are clipped together, a moment, and parameters: nothing is left to torch, and nothing is copied."""
+
+    def step(params: list[Any], moments: list[Any], grads: list[Any]) -> Any:
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
+        torch._foreach_mul_(grads, (1.0 / (norm + 1e-6)).clamp(max=1.0))
+        torch._foreach_lerp_(moments, grads, 0.1)
+        torch._foreach_addcdiv_(params, moments, torch._foreach_add(torch._foreach_abs(moments), 1e-3), value=-0.01)
+        return norm
+
+    ours, theirs = ([[torch.randn(n, 3, generator=torch.Generator().manual_seed(k)) for n in range(2, 5)] for k in range(3)] for _ in range(2))
+    found: list[GraphReport] = []
+    listeners.append(found.append)
+    try:
+        norm = compiled(step)(*ours)
+    finally:
+        listeners.remove(found.append)
+    torch.testing.assert_close([norm, *ours], [step(*theirs), *theirs])
+    assert not any(where == "left to torch" for _, _, where, _ in found[0].ops), found[0].ops
+    assert sum(len(kernels.stored) for _, kernels in found[0].fusions.values()) == 9
