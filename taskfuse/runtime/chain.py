@@ -223,8 +223,9 @@ class Chain(Executable):
         left = [k for k in range(len(results)) if k not in self._into]
         if left and self._copies is None:
             self._copies = copies_of(self.name, [self.fusion.outputs[k] for k in left], self.backend)
-        if left and self._copies is not None:
-            self._copies(*(results[k] for k in left), out=tuple(given[k] for k in left), stream=stream, seed=seed)
+        if self._copies is None or not self._into:
+            return given if self._copies is None else self._copies(*results, out=out, stream=stream, seed=seed)
+        self._copies(*(results[k] for k in left), out=tuple(given[k] for k in left), stream=stream, seed=seed)
         return given
 
     def _check_written(self, args: tuple[Any, ...], given: tuple[Any, ...] | None) -> None:
@@ -233,15 +234,18 @@ class Chain(Executable):
         from taskfuse.cuda.layout import ranges_overlap
         from taskfuse.runtime.arrays import addresses
 
+        if given is not None and len(given) != len(self._outputs):
+            reason = f"out= has {len(given)} arrays; there are {len(self._outputs)} outputs"
+            raise OutputError(index=min(len(given), len(self._outputs)), fusion=self.name, reason=reason)
         inputs = args[: len(self._head.inputs)]
-        others = [given[k] for k in range(len(given)) if k not in self._into] if given is not None and len(given) == len(self._outputs) else []
+        others = [] if given is None else [given[k] for k in range(len(given)) if k not in self._into]
         try:
             ranges = [addresses(a) for a in (*inputs, *others)]
         except (Unfit, AttributeError):
             return  # a kernel says what is wrong
         for k, source in self._into.items():
             name, into = self._outputs[k], self._names[source]
-            if given is not None and len(given) == len(self._outputs) and given[k] is not args[source]:
+            if given is not None and given[k] is not args[source]:
                 reason, help = f"'{name}' is written into the array of '{into}'", "leave out out=, or give that array"
                 raise OutputError(index=k, fusion=self.name, reason=reason, help=help)
             if any(ranges_overlap(ranges[source], other) for position, other in enumerate(ranges) if position != source):
