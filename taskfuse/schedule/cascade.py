@@ -10,6 +10,7 @@ Dao et al., arXiv:2205.14135, for its product with V). A later reduction that re
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import cast
 
@@ -22,6 +23,7 @@ from taskfuse.ir.scalar import (
     ZERO,
     Const,
     Expr,
+    Facts,
     FloorDiv,
     Max,
     Min,
@@ -84,7 +86,8 @@ def cascade(
         along: the dimension of the first result along which a block has ``rows`` neighboring elements; along others it has one, for instance if each sequence
             of a batch has its own length. By default the one dimension on which the end depends.
         beside: tensors along the axis that each step of the walk computes for its chunk, such as a product of terms of the walk, which sums over another axis.
-            Each is read by chunks, of a tensor of the walk. Not with ``parts``, nor ``rows`` of which some have fewer chunks; chunks divide the axis.
+            Each is read by chunks, of a tensor of the walk. Not with ``parts``; chunks divide the axis. With ``rows`` of which some have fewer chunks they are
+            sums over these rows, whose terms start and end with the same chunks.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, the remaining
@@ -114,6 +117,14 @@ def cascade(
     return tuple(walk.made)
 
 
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A bound of terms, over the symbols of a reduction, and facts about these."""
+
+    value: Expr
+    facts: Facts
+
+
 class _Cascade(CascadeChunks):
     """One call: walks over chunks. In the place of the reduced axis, the tensors of the walk have that of its steps, and those of its parts, by levels."""
 
@@ -133,6 +144,7 @@ class _Cascade(CascadeChunks):
         super().__init__(plans, steps, const(chunk), parts, is_whole=is_multiple(plans.extent, step, facts))
         self.chunk = chunk
         self.adjacent = adjacent
+        self.rows = rows
         self.starts, self.ends = ({}, {}) if rows is None or steps is ONE else self._bounds(reductions, rows, along)  # one step is taken by all
         self.running: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
@@ -144,12 +156,25 @@ class _Cascade(CascadeChunks):
         each reduction; nothing where that is not known of all of them.
         """
         keys = Keys(self.fusion)
-        starts = {tv: e for tv in reductions if (e := self._bound(tv, rows, along, keys, is_end=False)) is not None}
-        ends = {tv: e for tv in reductions if (e := self._bound(tv, rows, along, keys, is_end=True)) is not None}
+        starts = {tv: e for tv in reductions if (e := self._first_step(tv, rows, along, keys)) is not None}
+        ends = {tv: e for tv in reductions if (e := self._end_of_steps(tv, rows, along, keys)) is not None}
         return starts if len(starts) == len(reductions) else {}, ends if len(ends) == len(reductions) else {}
 
-    def _bound(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys, *, is_end: bool) -> Expr | None:
-        bound = (masked_end if is_end else masked_start)(self.fusion, self.exprs[tv], self.axes[tv])
+    def _first_step(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys) -> Expr | None:
+        bound = self._bound(self.exprs[tv], self.axes[tv], rows, along, keys, is_end=False)
+        if bound is None:
+            return None
+        start = simplify(maximum(bound.value, 0) // self.chunk, bound.facts)
+        return None if start is ZERO else start
+
+    def _end_of_steps(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys) -> Expr | None:
+        bound = self._bound(self.exprs[tv], self.axes[tv], rows, along, keys, is_end=True)
+        return None if bound is None else minimum(self.steps, ceildiv(maximum(bound.value, 0), self.chunk))
+
+    def _bound(self, expr: Reduction, axis: int, rows: int, along: Axis | None, keys: Keys, *, is_end: bool) -> _Bound | None:
+        """Where the terms of blocks of ``rows`` elements of a reduction start, or end, along one of its axes, and what is known of its symbols then."""
+        tv = expr.output
+        bound = (masked_end if is_end else masked_start)(self.fusion, expr, axis)
         if bound is None:
             return None
         bound, facts = simplify(bound, self.facts), self.facts
@@ -163,10 +188,7 @@ class _Cascade(CascadeChunks):
             if of_block is None:
                 return None
             bound, facts = of_block, facts.with_range(name, 0, names[name].extent - 1)
-        if is_end:
-            return minimum(self.steps, ceildiv(maximum(bound, 0), self.chunk))
-        start = simplify(maximum(bound, 0) // self.chunk, facts)
-        return None if start is ZERO else start
+        return _Bound(bound, facts)
 
     def _extreme(self, e: Expr, name: str, first: Expr, last: Expr, *, is_most: bool) -> Expr | None:
         """No less, or no more, than an expression for any value of a symbol from ``first`` to ``last``; ``None``: none is known."""
@@ -209,6 +231,8 @@ class _Cascade(CascadeChunks):
             self._rewritten(plan)
         for tv, place in self.beside.items():
             chunked = self._chunks_of(tv, place)
+            if self.starts or self.ends:
+                self._bounded_beside(tv, place, chunked)
             kept, here = tuple(a for a in tv.root if not a.is_reduction), point(tv.ndim)
             tv.root, tv.schedule = kept, TensorSchedule(list(kept))
             if tv.is_output:  # which has memory, in which chunks lie
@@ -219,6 +243,32 @@ class _Cascade(CascadeChunks):
                 element = Read(chunked, (*here[:place], here[place] // self.chunk, here[place] % self.chunk, *here[place + 1 :]))
                 self.fusion.define(View(tv, "chunks", element, caller()))
 
+    def _bounded_beside(self, tv: TensorView, place: int, chunked: TensorView) -> None:
+        """Give a sum over rows beside the walk, for each chunk, the terms of the rows that have the chunk."""
+        call, keys, first, rows = Call("cascade", tv), Keys(self.fusion), self.reductions[0], self.rows
+        expr, made = self.fusion.definition(tv), self.fusion.definition(chunked)
+        found = [k for k, a in enumerate(tv.root) if a.is_reduction and any(keys.equal(a, b) for b in first.logical)]
+        if rows is None or len(found) != 1 or not isinstance(expr, Reduction) or not isinstance(made, Reduction):
+            raise call.error(f"{tv.name} is no sum over the rows of {first.name}, some of which have fewer chunks", "leave out rows=")
+        (k,) = found
+        walked = next(p for p, a in enumerate(tv.root) if a is tv.logical[place])
+
+        def of_tiles(*, is_end: bool) -> tuple[tuple[int, Expr], ...]:
+            bound = self._bound(expr, k, self.chunk, tv.root[walked], keys, is_end=is_end)
+            if bound is None:
+                return ()
+            value = minimum(tv.root[k].extent, ceildiv(maximum(bound.value, 0), rows) * rows) if is_end else maximum(bound.value, 0) // rows * rows
+            value = simplify(value, bound.facts)
+            later = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(walked + 1, len(tv.root))}
+            element = iteration_symbol(walked) * self.chunk + iteration_symbol(walked + 1)
+            value = simplify(substitute(value, later | {str(iteration_symbol(walked)): element}), self.facts.with_range(str(iteration_symbol(walked + 1)), 0, self.chunk - 1))
+            return () if value is ZERO or value is tv.root[k].extent else ((k + (k > walked), value),)
+
+        made = replace(made, starts=of_tiles(is_end=False), ends=of_tiles(is_end=True))
+        if made.is_whole:
+            raise call.error(f"nothing shows where the terms of {tv.name} start or end, and some rows have fewer chunks", "leave out rows=")
+        self.fusion.define(made)
+
     def _place_beside(self, tv: TensorView, step: int) -> int:
         """The dimension of a tensor that is the axis of the walk. Raises :class:`ScheduleError`: there is none, or it cannot be computed by chunks."""
         call, first, keys = Call("cascade", tv), self.reductions[0], Keys(self.fusion)
@@ -228,10 +278,8 @@ class _Cascade(CascadeChunks):
             raise call.error(
                 f"{tv.name} is not computed for each element of the axis, or has a schedule", "give elementwise tensors, or reductions of other axes"
             )
-        if self.parts or not self.is_whole or self.starts or self.ends:
-            raise call.error(
-                f"{tv.name} needs whole chunks of {step} elements, all in one part", "choose a chunk that divides the axis, without parts and rows"
-            )
+        if self.parts or not self.is_whole:
+            raise call.error(f"{tv.name} needs whole chunks of {step} elements, all in one part", "choose a chunk that divides the axis, without parts")
         call.check_not_inlined()
         return found[0]
 

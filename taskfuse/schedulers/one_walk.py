@@ -151,7 +151,6 @@ def _checked(fusion: Fusion, found: OneWalk) -> OneWalk:
     one = walk.first[0]
     reasons = {
         "there are other first products than two": len(walk.first) != 2,
-        "masks end or begin its terms": walk.is_ended is not None,
         "it has no batch axis": not walk.batch,
         f"its rows are no multiple of {ROWS}": not is_multiple(one.root[walk.row].extent, ROWS, facts),
         f"its columns are no multiple of {CHUNK}, or a single chunk": not is_multiple(one.root[walk.step].extent, CHUNK, facts)
@@ -198,7 +197,7 @@ class _OneWalk(BackToBackWalk):
 
     def _cascade(self) -> tuple[TensorView, ...]:
         script = self.script
-        walk = script.cascade(self.found.last, CHUNK, beside=[self.beside])
+        walk = script.cascade(self.found.last, CHUNK, rows=None if self.found.is_ended is None else ROWS, beside=[self.beside])
         sums = [tv for tv in walk if isinstance(tv.definition, Reduction)]
         (part,) = (tv for tv in sums if depends(self.fusion, tv, [other for other in sums if other is not tv]))
         script.comment("the sum over rows: blocks have parts of it, and add them in memory")
