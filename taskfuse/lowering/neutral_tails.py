@@ -232,7 +232,7 @@ def _of_points(loop: Loop, tv: TensorView, index_maps: IndexMaps, *, is_end: boo
     facts = index_maps.ranges.facts
     for k, root in enumerate(tv.root):
         first, end = range_where(index_maps.belongs[tv], str(iteration_symbol(k)))
-        bound = end if is_end else first
+        bound = (end if end is None else minimum(end, root.extent)) if is_end else first
         at = None if bound is None else _in_loop(bound, loop, tv, root, index_maps, BLOCK_TYPES)
         if at is None or at.bound is None:
             continue

@@ -53,6 +53,8 @@ instruction."""
 LOADING, BESIDE, CONSUMING = 24, 72, 208
 """Registers of a thread by roles. ptxas (CUDA 13.0) places accumulators of wgmma from register 24 on, and wants some behind them: there are 176 of a
 consumer, 32 beside."""
+TOGETHER = 8
+"""Matrices of the batch whose tiles come one after another, the longest walks first."""
 MOST = 256
 """The most columns of all last products: 128 registers of sums."""
 
@@ -273,7 +275,13 @@ class _OneWalk(BackToBackWalk):
 
     def _dealt(self, call: Recorded) -> None:
         """[batch, tiles, ..] to [tiles of a block, blocks, ..]: blocks that run together have neighboring tiles of one batch."""
-        call.rasterize((0, 1), Spelled(tiles.raster(), "tf.tiles.raster()")).split(0, self.blocks)
+        if self.found.is_ended is None:
+            call.rasterize((0, 1), Spelled(tiles.raster(), "tf.tiles.raster()")).split(0, self.blocks)
+        else:
+            if self.found.is_ended:
+                call.rasterize((1,), Spelled(tiles.descending(), "tf.tiles.descending()"))
+            call.rasterize((0, 1), Spelled(tiles.grouped(TOGETHER), f"tf.tiles.grouped({TOGETHER})")).split(0, self.blocks)
+            call.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
         call.bind(1, P.BIDx)
 
     def _fragments(self) -> None:
