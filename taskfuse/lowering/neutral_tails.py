@@ -151,8 +151,8 @@ def find_bounds(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, 
         if not (has_end or has_start) or not _ends_unseen(fusion, loop, bounding) or any(indexes_registers(tv, loop) for tv in loop.axes):
             continue
         if has_end:
-            found.ends[loop] = simplify(maximum(0, *known_ends), index_maps.ranges.facts)
-        start = simplify(maximum(0, minimum(*known_starts)), index_maps.ranges.facts) if has_start else ZERO
+            found.ends[loop] = simplify(maximum(0, *known_ends), index_maps.outer_facts)
+        start = simplify(maximum(0, minimum(*known_starts)), index_maps.outer_facts) if has_start else ZERO
         if start is not ZERO:
             found.starts[loop] = start
     _check_bounds(index_maps, found)
@@ -178,7 +178,7 @@ def _check_bounds(index_maps: IndexMaps, found: LoopBounds) -> None:
             loop = next((loop for a, loop in zip(tv.loop, index_maps.shared_loops.path[tv], strict=True) if a is tv.root[k]), None)
             known, bound_of = (found.starts, _start_of) if what == "start" else (found.ends, _end_of)
             own = None if loop is None else bound_of(loop, tv, index_maps, (*BLOCK_TYPES, *THREAD_TYPES))
-            if loop is None or own is None or not prove(eq(known.get(loop, ZERO), maximum(own, 0)), index_maps.ranges.facts):
+            if loop is None or own is None or not prove(eq(known.get(loop, ZERO), maximum(own, 0)), index_maps.outer_facts):
                 raise refused(
                     tv,
                     f"its terms {what} along axis {k} where no loop over the axis does",
@@ -232,7 +232,7 @@ def _of_points(loop: Loop, tv: TensorView, index_maps: IndexMaps, *, is_end: boo
     facts = index_maps.ranges.facts
     for k, root in enumerate(tv.root):
         first, end = range_where(index_maps.belongs[tv], str(iteration_symbol(k)))
-        bound = (end if end is None else minimum(end, root.extent)) if is_end else first
+        bound = first if not is_end else None if end is None else minimum(end, root.extent)
         at = None if bound is None else _in_loop(bound, loop, tv, root, index_maps, BLOCK_TYPES)
         if at is None or at.bound is None:
             continue

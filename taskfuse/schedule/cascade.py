@@ -31,14 +31,19 @@ from taskfuse.ir.scalar import (
     Select,
     Sum,
     Sym,
+    and_,
     ceildiv,
     const,
+    eq,
     ge,
     integers_of,
     is_multiple,
+    le,
+    lt,
     maximum,
     minimum,
     prove,
+    range_where,
     select,
     simplify,
     substitute,
@@ -86,8 +91,8 @@ def cascade(
         along: the dimension of the first result along which a block has ``rows`` neighboring elements; along others it has one, for instance if each sequence
             of a batch has its own length. By default the one dimension on which the end depends.
         beside: tensors along the axis that each step of the walk computes for its chunk, such as a product of terms of the walk, which sums over another axis.
-            Each is read by chunks, of a tensor of the walk. Not with ``parts``; chunks divide the axis. With ``rows`` of which some have fewer chunks they are
-            sums over these rows, whose terms start and end with the same chunks.
+            Each is read by chunks, of a tensor of the walk. Not with ``parts``; chunks divide the axis. If ``rows`` have fewer chunks, so have the sums over
+            these rows fewer terms; where that is not known of all, the walk has all chunks.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, the remaining
@@ -125,6 +130,14 @@ class _Bound:
     facts: Facts
 
 
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """Where the terms of a reduction start and end."""
+
+    starts: tuple[tuple[int, Expr], ...]
+    ends: tuple[tuple[int, Expr], ...]
+
+
 class _Cascade(CascadeChunks):
     """One call: walks over chunks. In the place of the reduced axis, the tensors of the walk have that of its steps, and those of its parts, by levels."""
 
@@ -144,12 +157,18 @@ class _Cascade(CascadeChunks):
         super().__init__(plans, steps, const(chunk), parts, is_whole=is_multiple(plans.extent, step, facts))
         self.chunk = chunk
         self.adjacent = adjacent
-        self.rows = rows
         self.starts, self.ends = ({}, {}) if rows is None or steps is ONE else self._bounds(reductions, rows, along)  # one step is taken by all
         self.running: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
         self.totals: dict[TensorView, list[TensorView]] = {}
         self.beside = {tv: self._place_beside(tv, step) for tv in beside}
+        self.terms: dict[TensorView, _Terms] = {}
+        if rows is not None and (self.starts or self.ends):
+            keys = Keys(self.fusion)
+            found = {tv: self._chunks_beside(tv, place, rows, keys) for tv, place in self.beside.items()}
+            self.terms = {tv: terms for tv, terms in found.items() if terms is not None}
+            if len(self.terms) < len(found):  # all chunks are walked
+                self.starts, self.ends, self.terms = {}, {}, {}
 
     def _bounds(self, reductions: tuple[TensorView, ...], rows: int, along: Axis | None) -> tuple[dict[TensorView, Expr], dict[TensorView, Expr]]:
         """The first step of the walk in which blocks of ``rows`` have terms that are not masked, and the end of these steps, over the symbols of the axes of
@@ -164,12 +183,12 @@ class _Cascade(CascadeChunks):
         bound = self._bound(self.exprs[tv], self.axes[tv], rows, along, keys, is_end=False)
         if bound is None:
             return None
-        start = simplify(maximum(bound.value, 0) // self.chunk, bound.facts)
+        start = simplify(maximum(_whole(bound.value, self.chunk, up=False), 0), bound.facts)
         return None if start is ZERO else start
 
     def _end_of_steps(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys) -> Expr | None:
         bound = self._bound(self.exprs[tv], self.axes[tv], rows, along, keys, is_end=True)
-        return None if bound is None else minimum(self.steps, ceildiv(maximum(bound.value, 0), self.chunk))
+        return None if bound is None else minimum(self.steps, maximum(_whole(bound.value, self.chunk, up=True), 0))
 
     def _bound(self, expr: Reduction, axis: int, rows: int, along: Axis | None, keys: Keys, *, is_end: bool) -> _Bound | None:
         """Where the terms of blocks of ``rows`` elements of a reduction start, or end, along one of its axes, and what is known of its symbols then."""
@@ -231,8 +250,10 @@ class _Cascade(CascadeChunks):
             self._rewritten(plan)
         for tv, place in self.beside.items():
             chunked = self._chunks_of(tv, place)
-            if self.starts or self.ends:
-                self._bounded_beside(tv, place, chunked)
+            if tv in self.terms:
+                made, terms = self.fusion.definition(chunked), self.terms[tv]
+                assert isinstance(made, Reduction)
+                self.fusion.define(replace(made, starts=terms.starts, ends=terms.ends))
             kept, here = tuple(a for a in tv.root if not a.is_reduction), point(tv.ndim)
             tv.root, tv.schedule = kept, TensorSchedule(list(kept))
             if tv.is_output:  # which has memory, in which chunks lie
@@ -243,31 +264,34 @@ class _Cascade(CascadeChunks):
                 element = Read(chunked, (*here[:place], here[place] // self.chunk, here[place] % self.chunk, *here[place + 1 :]))
                 self.fusion.define(View(tv, "chunks", element, caller()))
 
-    def _bounded_beside(self, tv: TensorView, place: int, chunked: TensorView) -> None:
-        """Give a sum over rows beside the walk, for each chunk, the terms of the rows that have the chunk."""
-        call, keys, first, rows = Call("cascade", tv), Keys(self.fusion), self.reductions[0], self.rows
-        expr, made = self.fusion.definition(tv), self.fusion.definition(chunked)
-        found = [k for k, a in enumerate(tv.root) if a.is_reduction and any(keys.equal(a, b) for b in first.logical)]
-        if rows is None or len(found) != 1 or not isinstance(expr, Reduction) or not isinstance(made, Reduction):
-            raise call.error(f"{tv.name} is no sum over the rows of {first.name}, some of which have fewer chunks", "leave out rows=")
-        (k,) = found
-        walked = next(p for p, a in enumerate(tv.root) if a is tv.logical[place])
-
-        def of_tiles(*, is_end: bool) -> tuple[tuple[int, Expr], ...]:
-            bound = self._bound(expr, k, self.chunk, tv.root[walked], keys, is_end=is_end)
-            if bound is None:
-                return ()
-            value = minimum(tv.root[k].extent, ceildiv(maximum(bound.value, 0), rows) * rows) if is_end else maximum(bound.value, 0) // rows * rows
-            value = simplify(value, bound.facts)
-            later = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(walked + 1, len(tv.root))}
-            element = iteration_symbol(walked) * self.chunk + iteration_symbol(walked + 1)
-            value = simplify(substitute(value, later | {str(iteration_symbol(walked)): element}), self.facts.with_range(str(iteration_symbol(walked + 1)), 0, self.chunk - 1))
-            return () if value is ZERO or value is tv.root[k].extent else ((k + (k > walked), value),)
-
-        made = replace(made, starts=of_tiles(is_end=False), ends=of_tiles(is_end=True))
-        if made.is_whole:
-            raise call.error(f"nothing shows where the terms of {tv.name} start or end, and some rows have fewer chunks", "leave out rows=")
-        self.fusion.define(made)
+    def _chunks_beside(self, tv: TensorView, place: int, rows: int, keys: Keys) -> _Terms | None:
+        """The terms of a sum over rows beside the walk, for each chunk: those of the blocks of rows that have the chunk. ``None``: these are not known."""
+        expr, first = self.fusion.definition(tv), self.reductions[0]
+        reduced = [k for k, a in enumerate(tv.root) if a.is_reduction]
+        if not isinstance(expr, Reduction) or len(reduced) != 1:
+            return None
+        (k,), walked = reduced, next(p for p, a in enumerate(tv.root) if a is tv.logical[place])
+        row = next((p for p, a in enumerate(first.root) if keys.equal(a, tv.root[k])), None)
+        start, end = (self._bound(expr, k, self.chunk, tv.root[walked], keys, is_end=is_end) for is_end in (False, True))
+        if row is None:
+            return None
+        tile, chunk, facts = sym("tile"), sym("chunk"), self.facts
+        facts = facts.with_range("tile", 0, ceildiv(tv.root[k].extent, rows) - 1).with_range("chunk", 0, self.steps - 1)
+        at: dict[str, Expr] = {str(iteration_symbol(walked)): chunk * self.chunk}
+        low = ZERO if start is None else simplify(substitute(maximum(_whole(start.value, rows, up=False), 0), at), facts)
+        high = ceildiv(tv.root[k].extent, rows) if end is None else simplify(substitute(maximum(_whole(end.value, rows, up=True), 0), at), facts)
+        found = range_where(and_(le(low, tile), lt(tile, high)), "chunk")
+        of_tile: dict[str, Expr] = {str(iteration_symbol(row)): tile * rows}
+        wanted = (substitute(e, of_tile) for e in (self.starts.get(first, ZERO), self.ends.get(first, self.steps)))
+        for e, want, least in zip(found, wanted, (True, False), strict=True):
+            known = (ZERO if least else self.steps) if e is None else maximum(e, 0) if least else minimum(maximum(e, 0), self.steps)
+            if not prove(eq(known, want), facts):
+                return None
+        place_of = {"chunk": iteration_symbol(walked)}
+        low, high = (substitute(e * rows, place_of) for e in (low, high))
+        at_chunks = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(walked + 1, len(tv.root))}
+        bounds = [() if e is none else ((k + (k > walked), substitute(e, at_chunks)),) for e, none in ((low, ZERO), (high, tv.root[k].extent))]
+        return _Terms(*bounds)
 
     def _place_beside(self, tv: TensorView, step: int) -> int:
         """The dimension of a tensor that is the axis of the walk. Raises :class:`ScheduleError`: there is none, or it cannot be computed by chunks."""
@@ -430,3 +454,14 @@ class _Cascade(CascadeChunks):
         for found, is_exclusive in ((self.running, False), (self.before, True)):
             found[tv] = self._define(Scan(self._new(list(map(axis, shape)), tv), expr.combine, (read,), kept, expr.location, is_exclusive, start))
         self.base[tv] = self._base(tv, self.running[tv])
+
+
+def _whole(e: Expr, size: int, *, up: bool) -> Expr:
+    """The number of pieces of a size before an index, those that it cuts among them if ``up``; of minima and maxima that of each operand."""
+    match e:
+        case Min(args):
+            return minimum(*(_whole(a, size, up=up) for a in args))
+        case Max(args):
+            return maximum(*(_whole(a, size, up=up) for a in args))
+        case _:
+            return ceildiv(e, size) if up else e // size

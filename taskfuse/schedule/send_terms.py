@@ -15,7 +15,7 @@ from taskfuse.ir.combine import is_atomic
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Operand, Pointwise, Read, Reduction, Update
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Expr, and_, le, lt, substitute
+from taskfuse.ir.scalar import TRUE, Expr, Max, Min, and_, le, lt, prove, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
@@ -63,7 +63,12 @@ def send_terms(call: Call) -> tuple[TensorView, TensorView]:
 
 def _is_term(expr: Reduction) -> Expr:
     """Whether a point of its iteration space is in a reduction: behind the starts of terms, and before their ends."""
-    return and_(*(le(e, iteration_symbol(k)) for k, e in expr.starts), *(lt(iteration_symbol(k), e) for k, e in expr.ends))
+    facts = expr.output.fusion.facts()
+    for k, a in enumerate(expr.output.root):
+        facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
+    found = [le(e, iteration_symbol(k)) for k, start in expr.starts for e in (start.args if isinstance(start, Max) else (start,))]
+    found += [lt(iteration_symbol(k), e) for k, end in expr.ends for e in (end.args if isinstance(end, Min) else (end,))]
+    return and_(*(c for c in found if not prove(c, facts)))
 
 
 def _memory(call: Call) -> tuple[TensorView, tuple[Expr, ...]]:

@@ -151,7 +151,10 @@ def _sent(d: Definition, rule: Whole, sent: dict[str, Definition], root: Constra
         if own.dtype is not d.dtype:
             return f"{part} has elements of {own.dtype}, and is sent to elements of {d.dtype}"
         combines.add(own.rule.combine.name)
-        values = inside(tuple(sym(f"v{k}") for k in range(len(own.rule.values))), own.rule.extents)
+        names = tuple(sym(f"v{k}") for k in range(len(own.rule.values)))
+        if not condition.free.isdisjoint(e.name for e in names):
+            return f"data says which points of {part} are sent: {condition}"
+        values = inside(names, own.rule.extents)
         known = root.given(*_point(own.shape), *values, *conjuncts(condition))
         wrong = next((c for c in inside(place, d.shape) if not proves(known, c)), None)
         if wrong is not None:

@@ -25,7 +25,7 @@ from taskfuse.check.values.runs import Visits, stores
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.writes import Writes
 from taskfuse.ir.axes import iteration_point
-from taskfuse.ir.scalar import Expr, conjuncts, const, eq, ge, lt, range_where, substitute, sym
+from taskfuse.ir.scalar import Expr, conjuncts, const, eq, ge, lt, maximum, range_where, simplify, substitute, sym
 from taskfuse.kir.nodes import AtomicUpdate, For, TmaStore
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.walk import updating
@@ -157,7 +157,7 @@ def _sent_once(visits: list[Visits], shape: tuple[Expr, ...], condition: Expr, r
     """Every point of a shape that meets a condition is sent once. No statement sends others (:meth:`Updates.enter`).
 
     Along an axis, points may be counted from the first one that meets the condition, if this begins somewhere: different points have different numbers then, too,
-    and those that meet it have numbers within the extent. Raises :class:`Open`.
+    and those that meet it have numbers within the extent, and below the first one behind them. Raises :class:`Open`.
     """
     known = root.given(*nonempty(shape, root.ranges))
     try:
@@ -165,11 +165,14 @@ def _sent_once(visits: list[Visits], shape: tuple[Expr, ...], condition: Expr, r
     except Open as error:
         points = root.given(*inside(iteration_point(len(shape)), shape), *conjuncts(condition))
         for k, name in enumerate(map(str, iteration_point(len(shape)))):
-            first, _ = range_where(condition, name)
-            if first is None or not proves(points, ge(first, 0)):
+            first, end = range_where(condition, name)
+            if first is None:
                 continue
+            first = simplify(maximum(first, 0), points.facts)
+            count = shape[k] if end is None else end - first
+            count = count if count.free.isdisjoint(map(str, iteration_point(len(shape)))) else shape[k]
             try:
-                covered([_counted_from(v, k, first) for v in visits], shape, known)
+                covered([_counted_from(v, k, first) for v in visits], (*shape[:k], count, *shape[k + 1 :]), known)
             except Open:
                 continue
             return
