@@ -229,7 +229,6 @@ def _start_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[Pa
 
 def _of_points(loop: Loop, tv: TensorView, index_maps: IndexMaps, *, is_end: bool) -> Expr | None:
     """The index of a loop's axis from which on, or before which, no point of an update is valid, as in :func:`_end_of` and :func:`_start_of`."""
-    facts = index_maps.ranges.facts
     for k, root in enumerate(tv.root):
         first, end = range_where(index_maps.belongs[tv], str(iteration_symbol(k)))
         bound = first if not is_end else None if end is None else minimum(end, root.extent)

@@ -9,8 +9,8 @@ Dao et al., arXiv:2205.14135, for its product with V). A later reduction that re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import cast
 
@@ -21,43 +21,24 @@ from taskfuse.ir.expr import Assemble, Fold, Literal, Pointwise, Read, Reduction
 from taskfuse.ir.scalar import (
     ONE,
     ZERO,
-    Const,
     Expr,
-    Facts,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Select,
-    Sum,
-    Sym,
-    and_,
     ceildiv,
     const,
-    eq,
-    ge,
-    integers_of,
     is_multiple,
-    le,
-    lt,
     maximum,
     minimum,
-    prove,
-    range_where,
-    select,
     simplify,
     substitute,
-    sym,
 )
 from taskfuse.ir.signatures import checked
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
+from taskfuse.schedule.block_bounds import ChunkTerms, Walk, block_bound, pieces, terms_of_chunks
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_chunks import CascadeChunks, constant_axis, own, point
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans, given_reductions
 from taskfuse.schedule.keys import Keys
-from taskfuse.schedule.masked_ends import masked_end, masked_start
 
 
 @checked
@@ -122,22 +103,6 @@ def cascade(
     return tuple(walk.made)
 
 
-@dataclass(frozen=True, slots=True)
-class _Bound:
-    """A bound of terms, over the symbols of a reduction, and facts about these."""
-
-    value: Expr
-    facts: Facts
-
-
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """Where the terms of a reduction start and end."""
-
-    starts: tuple[tuple[int, Expr], ...]
-    ends: tuple[tuple[int, Expr], ...]
-
-
 class _Cascade(CascadeChunks):
     """One call: walks over chunks. In the place of the reduced axis, the tensors of the walk have that of its steps, and those of its parts, by levels."""
 
@@ -162,10 +127,9 @@ class _Cascade(CascadeChunks):
         self.before: dict[TensorView, TensorView] = {}
         self.totals: dict[TensorView, list[TensorView]] = {}
         self.beside = {tv: self._place_beside(tv, step) for tv in beside}
-        self.terms: dict[TensorView, _Terms] = {}
+        self.terms: dict[TensorView, ChunkTerms] = {}
         if rows is not None and (self.starts or self.ends):
-            keys = Keys(self.fusion)
-            found = {tv: self._chunks_beside(tv, place, rows, keys) for tv, place in self.beside.items()}
+            found = {tv: self._terms_beside(tv, place, rows) for tv, place in self.beside.items()}
             self.terms = {tv: terms for tv, terms in found.items() if terms is not None}
             if len(self.terms) < len(found):  # all chunks are walked
                 self.starts, self.ends, self.terms = {}, {}, {}
@@ -174,76 +138,20 @@ class _Cascade(CascadeChunks):
         """The first step of the walk in which blocks of ``rows`` have terms that are not masked, and the end of these steps, over the symbols of the axes of
         each reduction; nothing where that is not known of all of them.
         """
-        keys = Keys(self.fusion)
-        starts = {tv: e for tv in reductions if (e := self._first_step(tv, rows, along, keys)) is not None}
-        ends = {tv: e for tv in reductions if (e := self._end_of_steps(tv, rows, along, keys)) is not None}
+        starts = {tv: e for tv in reductions if (e := self._first_step(tv, rows, along)) is not None}
+        ends = {tv: e for tv in reductions if (e := self._end_of_steps(tv, rows, along)) is not None}
         return starts if len(starts) == len(reductions) else {}, ends if len(ends) == len(reductions) else {}
 
-    def _first_step(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys) -> Expr | None:
-        bound = self._bound(self.exprs[tv], self.axes[tv], rows, along, keys, is_end=False)
+    def _first_step(self, tv: TensorView, rows: int, along: Axis | None) -> Expr | None:
+        bound = block_bound(self.exprs[tv], self.axes[tv], rows, along, is_end=False)
         if bound is None:
             return None
-        start = simplify(maximum(_whole(bound.value, self.chunk, up=False), 0), bound.facts)
+        start = simplify(maximum(pieces(bound.value, self.chunk, up=False), 0), bound.facts)
         return None if start is ZERO else start
 
-    def _end_of_steps(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys) -> Expr | None:
-        bound = self._bound(self.exprs[tv], self.axes[tv], rows, along, keys, is_end=True)
-        return None if bound is None else minimum(self.steps, maximum(_whole(bound.value, self.chunk, up=True), 0))
-
-    def _bound(self, expr: Reduction, axis: int, rows: int, along: Axis | None, keys: Keys, *, is_end: bool) -> _Bound | None:
-        """Where the terms of blocks of ``rows`` elements of a reduction start, or end, along one of its axes, and what is known of its symbols then."""
-        tv = expr.output
-        bound = (masked_end if is_end else masked_start)(self.fusion, expr, axis)
-        if bound is None:
-            return None
-        bound, facts = simplify(bound, self.facts), self.facts
-        names = {str(iteration_symbol(p)): a for p, a in enumerate(tv.root)}
-        found = sorted(name for name in integers_of(bound) if name in names and (along is None or keys.equal(names[name], along)))
-        if len(found) > 1:
-            return None
-        for name in found:
-            first = sym(name) // rows * rows
-            of_block = self._extreme(bound, name, first, first + (rows - 1), is_most=is_end)
-            if of_block is None:
-                return None
-            bound, facts = of_block, facts.with_range(name, 0, names[name].extent - 1)
-        return _Bound(bound, facts)
-
-    def _extreme(self, e: Expr, name: str, first: Expr, last: Expr, *, is_most: bool) -> Expr | None:
-        """No less, or no more, than an expression for any value of a symbol from ``first`` to ``last``; ``None``: none is known."""
-
-        def of(part: Expr, *, is_most: bool = is_most) -> Expr | None:
-            return self._extreme(part, name, first, last, is_most=is_most)
-
-        def all_of(parts: Iterable[Expr | None]) -> list[Expr] | None:
-            found = list(parts)
-            known = [part for part in found if part is not None]
-            return known if len(known) == len(found) else None
-
-        if name not in integers_of(e):
-            return e
-        match e:
-            case Sym():
-                return last if is_most else first
-            case Sum(terms, constant):
-                parts = all_of(of(term, is_most=is_most == (k > 0)) for term, k in terms)
-                if parts is not None:
-                    return sum((part * k for part, (_, k) in zip(parts, terms, strict=True)), start=const(constant))
-            case Min(args) | Max(args):
-                parts = all_of(map(of, args))
-                return None if parts is None else minimum(*parts) if isinstance(e, Min) else maximum(*parts)
-            case FloorDiv(a, Const(value=n)) if n > 0:
-                part = of(a)
-                return None if part is None else part // n
-            case Mod(_, Const(value=n)) if n > 0:
-                return const(n - 1 if is_most else 0)
-            case Select(cond, a, b) if name not in integers_of(cond):
-                parts = all_of(map(of, (a, b)))
-                return None if parts is None else select(cond, *parts)
-            case _:
-                pass
-        rises = prove(ge(substitute(e, {name: sym(name) + 1}) - e, 0), self.facts)
-        return substitute(e, {name: last if is_most else first}) if rises else None
+    def _end_of_steps(self, tv: TensorView, rows: int, along: Axis | None) -> Expr | None:
+        bound = block_bound(self.exprs[tv], self.axes[tv], rows, along, is_end=True)
+        return None if bound is None else minimum(self.steps, maximum(pieces(bound.value, self.chunk, up=True), 0))
 
     def _rewrite(self) -> None:
         for plan in self.plans.every:
@@ -251,9 +159,7 @@ class _Cascade(CascadeChunks):
         for tv, place in self.beside.items():
             chunked = self._chunks_of(tv, place)
             if tv in self.terms:
-                made, terms = self.fusion.definition(chunked), self.terms[tv]
-                assert isinstance(made, Reduction)
-                self.fusion.define(replace(made, starts=terms.starts, ends=terms.ends))
+                self.fusion.define(self._bounded(tv, place, self.terms[tv], chunked))
             kept, here = tuple(a for a in tv.root if not a.is_reduction), point(tv.ndim)
             tv.root, tv.schedule = kept, TensorSchedule(list(kept))
             if tv.is_output:  # which has memory, in which chunks lie
@@ -264,34 +170,25 @@ class _Cascade(CascadeChunks):
                 element = Read(chunked, (*here[:place], here[place] // self.chunk, here[place] % self.chunk, *here[place + 1 :]))
                 self.fusion.define(View(tv, "chunks", element, caller()))
 
-    def _chunks_beside(self, tv: TensorView, place: int, rows: int, keys: Keys) -> _Terms | None:
-        """The terms of a sum over rows beside the walk, for each chunk: those of the blocks of rows that have the chunk. ``None``: these are not known."""
+    def _terms_beside(self, tv: TensorView, place: int, rows: int) -> ChunkTerms | None:
+        """Of a sum over the rows, for each chunk, those of the blocks that walk the chunk; ``None``: it is not known that these are all."""
         expr, first = self.fusion.definition(tv), self.reductions[0]
         reduced = [k for k, a in enumerate(tv.root) if a.is_reduction]
         if not isinstance(expr, Reduction) or len(reduced) != 1:
             return None
-        (k,), walked = reduced, next(p for p, a in enumerate(tv.root) if a is tv.logical[place])
-        row = next((p for p, a in enumerate(first.root) if keys.equal(a, tv.root[k])), None)
-        start, end = (self._bound(expr, k, self.chunk, tv.root[walked], keys, is_end=is_end) for is_end in (False, True))
-        if row is None:
-            return None
-        tile, chunk, facts = sym("tile"), sym("chunk"), self.facts
-        facts = facts.with_range("tile", 0, ceildiv(tv.root[k].extent, rows) - 1).with_range("chunk", 0, self.steps - 1)
-        at: dict[str, Expr] = {str(iteration_symbol(walked)): chunk * self.chunk}
-        low = ZERO if start is None else simplify(substitute(maximum(_whole(start.value, rows, up=False), 0), at), facts)
-        high = ceildiv(tv.root[k].extent, rows) if end is None else simplify(substitute(maximum(_whole(end.value, rows, up=True), 0), at), facts)
-        found = range_where(and_(le(low, tile), lt(tile, high)), "chunk")
-        of_tile: dict[str, Expr] = {str(iteration_symbol(row)): tile * rows}
-        wanted = (substitute(e, of_tile) for e in (self.starts.get(first, ZERO), self.ends.get(first, self.steps)))
-        for e, want, least in zip(found, wanted, (True, False), strict=True):
-            known = (ZERO if least else self.steps) if e is None else maximum(e, 0) if least else minimum(maximum(e, 0), self.steps)
-            if not prove(eq(known, want), facts):
-                return None
-        place_of = {"chunk": iteration_symbol(walked)}
-        low, high = (substitute(e * rows, place_of) for e in (low, high))
-        at_chunks = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(walked + 1, len(tv.root))}
-        bounds = [() if e is none else ((k + (k > walked), substitute(e, at_chunks)),) for e, none in ((low, ZERO), (high, tv.root[k].extent))]
-        return _Terms(*bounds)
+        chunks = next(p for p, a in enumerate(tv.root) if a is tv.logical[place])
+        walk = Walk(self.exprs[first], rows, self.chunk, self.steps, self.starts.get(first, ZERO), self.ends.get(first, self.steps))
+        return terms_of_chunks(expr, reduced[0], chunks, walk)
+
+    def _bounded(self, tv: TensorView, place: int, terms: ChunkTerms, chunked: TensorView) -> Reduction:
+        """The sum of each element of a chunk, between the start and the end of its terms."""
+        made = self.fusion.definition(chunked)
+        assert isinstance(made, Reduction)
+        (k,) = (k for k, a in enumerate(chunked.root) if a.is_reduction)
+        chunks = next(p for p, a in enumerate(tv.root) if a is tv.logical[place])
+        later = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(chunks + 1, len(tv.root))}
+        start, end = (substitute(e, later) for e in (terms.start, terms.end))
+        return replace(made, starts=() if start is ZERO else ((k, start),), ends=() if end is chunked.root[k].extent else ((k, end),))
 
     def _place_beside(self, tv: TensorView, step: int) -> int:
         """The dimension of a tensor that is the axis of the walk. Raises :class:`ScheduleError`: there is none, or it cannot be computed by chunks."""
@@ -454,14 +351,3 @@ class _Cascade(CascadeChunks):
         for found, is_exclusive in ((self.running, False), (self.before, True)):
             found[tv] = self._define(Scan(self._new(list(map(axis, shape)), tv), expr.combine, (read,), kept, expr.location, is_exclusive, start))
         self.base[tv] = self._base(tv, self.running[tv])
-
-
-def _whole(e: Expr, size: int, *, up: bool) -> Expr:
-    """The number of pieces of a size before an index, those that it cuts among them if ``up``; of minima and maxima that of each operand."""
-    match e:
-        case Min(args):
-            return minimum(*(_whole(a, size, up=up) for a in args))
-        case Max(args):
-            return maximum(*(_whole(a, size, up=up) for a in args))
-        case _:
-            return ceildiv(e, size) if up else e // size

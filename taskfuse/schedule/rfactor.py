@@ -9,10 +9,11 @@ from typing import NamedTuple
 from taskfuse.ir.axes import Axis, AxisKind, Split, Transform, axis, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal, Read, Reduction
-from taskfuse.ir.scalar import Expr, Facts, Max, Min, ceildiv, is_multiple, maximum, minimum, simplify, substitute
+from taskfuse.ir.scalar import Expr, Max, Min, is_multiple, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
+from taskfuse.schedule.block_bounds import pieces
 from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call, described, inlined_producers
 from taskfuse.schedule.replay import ancestors, expand, replay
@@ -91,23 +92,12 @@ def _of_parts(
             of_parts.append((left.index(root[k]), said))
         elif said is not None and split is not None and split.inner in selected and split.outer in left:
             size = split.inner.extent
-            of_parts.append((left.index(split.outer), _divided(said, size, facts, is_end=is_end)))
+            of_parts.append((left.index(split.outer), simplify(pieces(said, size, up=is_end), facts)))
             if not all(is_multiple(e, size, facts) for e in (said.args if isinstance(said, Min | Max) else (said,))):
                 inside.append((k, bound))
         else:
             inside.append((k, bound))
     return _Bounds(tuple(inside), tuple(sorted(of_parts, key=lambda found: found[0])))
-
-
-def _divided(e: Expr, size: Expr, facts: Facts, *, is_end: bool) -> Expr:
-    """The first part with a term at ``e`` or behind it, or the first one behind all terms before ``e``."""
-    match e:
-        case Min(args):
-            return minimum(*(_divided(a, size, facts, is_end=is_end) for a in args))
-        case Max(args):
-            return maximum(*(_divided(a, size, facts, is_end=is_end) for a in args))
-        case _:
-            return simplify(ceildiv(e, size) if is_end else e // size, facts)
 
 
 def _selected(call: Call, axes: Sequence[int]) -> dict[Axis, None]:

@@ -156,8 +156,8 @@ class Updates:
 def _sent_once(visits: list[Visits], shape: tuple[Expr, ...], condition: Expr, root: Constraints) -> None:
     """Every point of a shape that meets a condition is sent once. No statement sends others (:meth:`Updates.enter`).
 
-    Along an axis, points may be counted from the first one that meets the condition, if this begins somewhere: different points have different numbers then, too,
-    and those that meet it have numbers within the extent, and below the first one behind them. Raises :class:`Open`.
+    Along an axis, points may be counted from the first one that meets the condition, if this begins somewhere: different points have different numbers then,
+    too, and those that meet it have numbers within the extent, and below the first one behind them. Raises :class:`Open`.
     """
     known = root.given(*nonempty(shape, root.ranges))
     try:
