@@ -174,7 +174,7 @@ class _Reference:
         if not here.any():
             return whole
         index = (np.broadcast_to(np.asarray(evaluate_expr(e, grid)), array.shape)[here] for e in place)
-        chosen = tuple(_checked(e, n) for e, n in zip(index, whole.shape, strict=True))
+        chosen: tuple[npt.NDArray[np.int64], ...] = tuple(_checked(e, n) for e, n in zip(index, whole.shape, strict=True))
         cells = np.ravel_multi_index(chosen, whole.shape) if chosen else np.zeros(int(here.sum()), np.int64)
         order = np.argsort(cells, kind="stable")
         cells, terms = cells[order], array[here][order]
