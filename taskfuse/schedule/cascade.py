@@ -122,6 +122,7 @@ class _Cascade(CascadeChunks):
         super().__init__(plans, steps, const(chunk), parts, is_whole=is_multiple(plans.extent, step, facts))
         self.chunk = chunk
         self.adjacent = adjacent
+        self._has_sums_beside = bool(beside)
         self.starts, self.ends = ({}, {}) if rows is None or steps is ONE else self._bounds(reductions, rows, along)  # one step is taken by all
         self.running: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
@@ -146,12 +147,18 @@ class _Cascade(CascadeChunks):
         bound = block_bound(self.exprs[tv], self.axes[tv], rows, along, is_end=False)
         if bound is None:
             return None
-        start = simplify(maximum(pieces(bound.value, self.chunk, up=False), 0), bound.facts)
+        start = simplify(self._chunks_before(bound.value, up=False), bound.facts)
         return None if start is ZERO else start
 
     def _end_of_steps(self, tv: TensorView, rows: int, along: Axis | None) -> Expr | None:
         bound = block_bound(self.exprs[tv], self.axes[tv], rows, along, is_end=True)
-        return None if bound is None else minimum(self.steps, maximum(pieces(bound.value, self.chunk, up=True), 0))
+        return None if bound is None else minimum(self.steps, self._chunks_before(bound.value, up=True))
+
+    def _chunks_before(self, element: Expr, *, up: bool) -> Expr:
+        """The whole chunks before an element, or, if ``up``, all that begin before it: for sums beside the walk in the words that these are solved in."""
+        if self._has_sums_beside:
+            return maximum(pieces(element, self.chunk, up=up), 0)
+        return ceildiv(maximum(element, 0), self.chunk) if up else maximum(element, 0) // self.chunk
 
     def _rewrite(self) -> None:
         for plan in self.plans.every:
