@@ -10,6 +10,9 @@ columns (FlashAttention-3, arXiv:2407.08608)::
                them goes into a ring in Shared memory
     beside     for each chunk: the part of the other sum that the block's rows make, 64 columns at a time, which the copy engine adds in memory
 
+Where masks start or end the terms of a block's rows, its walk has only the chunks between, and the sum beside it only their parts (:func:`taskfuse.cascade`,
+``rows`` and ``beside``); blocks claim their tiles.
+
 Both last products of a warpgroup need 128 registers of a thread, so the second one of the first products is made in two halves, which functions use up before
 the next one begins. Blocks add their parts in no order: two runs may round differently (``kernel.is_deterministic``), so ``tf.compile`` does not try this
 by itself.
@@ -19,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from taskfuse import tiles
 from taskfuse.dtypes import float32
@@ -27,11 +31,12 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ceildiv, is_multiple, le, prove
+from taskfuse.ir.scalar import Const, ceildiv, is_multiple, le, prove, simplify
 from taskfuse.ir.storage import needed, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedule import layouts
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
@@ -87,15 +92,21 @@ class OneWalkConfig(Parameters):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneWalk:
-    """Products of functions of products: those of the walk, and the one beside it."""
+    """Products of functions of products: those of the walk, and the one beside it.
+
+    Attributes:
+        claimed: tiles of rows that blocks claim, as masks make some walks longer than others; 0: every block has a fixed part of them.
+    """
 
     walk: BackToBack
     beside: TensorView
+    claimed: int = 0
 
     def shared_bytes(self, config: OneWalkConfig) -> int:
-        """Shared memory of a block: what it holds, rings of streamed factors, of the factor beside the walk, and the tile that is added."""
+        """Shared memory of a block: what it holds, rings of streamed factors, of the factor beside the walk, the tile that is added, and numbers of tiles."""
         factors = 2 * (ROWS * sum(self.walk.depths) + config.stages * CHUNK * sum(width for _, width in self.walk.factors))
-        return factors + 2 * config.slots * CHUNK * ROWS + 4 * CHUNK * self.walk.depths[0] + 8 * config.stages * CHUNK
+        tiles = 2 * config.slots * CHUNK * ROWS + 4 * CHUNK * self.walk.depths[0]
+        return factors + tiles + 8 * config.stages * CHUNK + (CLAIM_BYTES * (self.claimed + 1) if self.claimed else 0)
 
 
 @tries_parameters
@@ -106,6 +117,8 @@ def one_walk(fusion: Fusion, config: OneWalkConfig | None = None, *, sizes: Mapp
     functions of the first ones, each times an input ``[..., M, C]``; and one that sums over N a function of both, rounded to 16 bits, times one of the inputs
     ``[..., N, D]``, and is an output of the fusion in float32 as it is. Factors are 16-bit floats, sums float32. M is a constant multiple of 64, N of 128,
     D and C of 64, and the C of all sums over M are at most 256 together. There is at least one batch axis, which all factors have.
+
+    Chunks that a mask excludes for all rows of a block are left out (:func:`taskfuse.cascade`, ``rows``): then unmasked values are assumed to be finite.
 
     The order in which blocks add to the sum over N is not that of the math, and differs from run to run.
 
@@ -143,7 +156,8 @@ def _find(fusion: Fusion) -> OneWalk:
         two = walk_factors(fusion, beside)
         keys, one = Keys(fusion), walk.first[0]
         if len(two.summed) == 1 and keys.equal(beside.root[two.summed[0]], one.root[walk.row]):
-            return _checked(fusion, OneWalk(walk, beside))
+            tiles = simplify(prod([one.root[p].extent for p in walk.batch], start=ceildiv(one.root[walk.row].extent, ROWS)))
+            return _checked(fusion, OneWalk(walk, beside, tiles.value if walk.is_ended is not None and isinstance(tiles, Const) else 0))
     raise refuse(fusion, NAME, "no product is a float32 output that sums over the rows of the others")
 
 
@@ -175,14 +189,13 @@ def _planned(fusion: Fusion, found: OneWalk, extent: Sizes) -> tuple[Option[OneW
     for p in walk.batch:
         count *= extent(root[p].extent)
     blocks = int(min(target.sms, count))
-    chunks = extent(ceildiv(root[walk.step].extent, CHUNK))
+    chunks = extent(ceildiv(root[walk.step].extent, CHUNK)) * (1.0 if walk.is_ended is None else 0.5 * (1 + ROWS / max(extent(root[walk.row].extent), ROWS)))
+    waves = count / blocks if found.claimed else -(-count // blocks)
     for stages, slots in ((2, 3), (2, 2), (3, 2)):
         config = OneWalkConfig(stages, blocks, slots)
         if found.shared_bytes(config) + BARRIER_BYTES <= target.limits.block_shared:
             share = (sum(walk.depths) + sum(walk.columns) + walk.depths[0]) / (5 * ROWS)
-            us = target.kernel_us(
-                -(-count // blocks) * chunks * target.attention.one_walk_cycles * share / target.clock_mhz, target.dram_us(bytes_of(fusion, extent))
-            )
+            us = target.kernel_us(waves * chunks * target.attention.one_walk_cycles * share / target.clock_mhz, target.dram_us(bytes_of(fusion, extent)))
             options.append(Option(config, us, is_cooperative=True))
     if not options:
         raise refuse(fusion, NAME, f"tiles of {max(walk.depths)} terms and {sum(walk.columns)} columns do not fit a multiprocessor")
@@ -194,7 +207,7 @@ class _OneWalk(BackToBackWalk):
 
     def __init__(self, script: Script, found: OneWalk, config: OneWalkConfig) -> None:
         super().__init__(script, found.walk, BackToBackConfig(ROWS // WGMMA_ROWS, CHUNK, config.stages))
-        self.blocks, self.slots, self.beside, self.in_turn = config.blocks, config.slots, found.beside, config.in_turn
+        self.blocks, self.slots, self.beside, self.in_turn, self.claimed = config.blocks, config.slots, found.beside, config.in_turn, found.claimed
         self.head = 2
 
     def _cascade(self) -> tuple[TensorView, ...]:
@@ -274,14 +287,15 @@ class _OneWalk(BackToBackWalk):
         self._dealt(call.split(1, ROWS))
 
     def _dealt(self, call: Recorded) -> None:
-        """[batch, tiles, ..] to [tiles of a block, blocks, ..]: blocks that run together have neighboring tiles of one batch."""
-        if self.found.is_ended is None:
-            call.rasterize((0, 1), Spelled(tiles.raster(), "tf.tiles.raster()")).split(0, self.blocks)
-        else:
+        """[batch, tiles, ..] to [tiles of a block, blocks, ..]: blocks that run together have neighboring tiles of one batch, or claim those of a few, the
+        longest walks first."""
+        if self.claimed:
             if self.found.is_ended:
                 call.rasterize((1,), Spelled(tiles.descending(), "tf.tiles.descending()"))
             call.rasterize((0, 1), Spelled(tiles.grouped(TOGETHER), f"tf.tiles.grouped({TOGETHER})")).split(0, self.blocks)
             call.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
+        else:
+            call.rasterize((0, 1), Spelled(tiles.raster(), "tf.tiles.raster()")).split(0, self.blocks)
         call.bind(1, P.BIDx)
 
     def _fragments(self) -> None:
