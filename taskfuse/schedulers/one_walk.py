@@ -31,7 +31,7 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, ceildiv, is_multiple, le, prove, simplify
+from taskfuse.ir.scalar import ONE, Const, ceildiv, is_multiple, le, prove, simplify
 from taskfuse.ir.storage import needed, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -59,7 +59,7 @@ LOADING, BESIDE, CONSUMING = 24, 72, 208
 """Registers of a thread by roles. ptxas (CUDA 13.0) places accumulators of wgmma from register 24 on, and wants some behind them: there are 176 of a
 consumer, 32 beside."""
 TOGETHER = 8
-"""Matrices of the batch whose tiles come one after another, the longest walks first."""
+"""The most matrices of the batch whose tiles come one after another, the longest walks first; they divide the batch."""
 MOST = 256
 """The most columns of all last products: 128 registers of sums."""
 
@@ -209,6 +209,9 @@ class _OneWalk(BackToBackWalk):
         super().__init__(script, found.walk, BackToBackConfig(ROWS // WGMMA_ROWS, CHUNK, config.stages))
         self.blocks, self.slots, self.beside, self.in_turn, self.claimed = config.blocks, config.slots, found.beside, config.in_turn, found.claimed
         self.head = 2
+        one = found.walk.first[0]
+        batch = simplify(prod((one.root[p].extent for p in found.walk.batch), start=ONE))
+        self.together = next(n for n in range(TOGETHER, 0, -1) if is_multiple(batch, n))
 
     def _cascade(self) -> tuple[TensorView, ...]:
         script = self.script
@@ -292,7 +295,7 @@ class _OneWalk(BackToBackWalk):
         if self.claimed:
             if self.found.is_ended:
                 call.rasterize((1,), Spelled(tiles.descending(), "tf.tiles.descending()"))
-            call.rasterize((0, 1), Spelled(tiles.grouped(TOGETHER), f"tf.tiles.grouped({TOGETHER})")).split(0, self.blocks)
+            call.rasterize((0, 1), Spelled(tiles.grouped(self.together), f"tf.tiles.grouped({self.together})")).split(0, self.blocks)
             call.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
         else:
             call.rasterize((0, 1), Spelled(tiles.raster(), "tf.tiles.raster()")).split(0, self.blocks)
