@@ -22,24 +22,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import prod
+
+import numpy as np
 
 from taskfuse import tiles
 from taskfuse.dtypes import float32
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, Const, ceildiv, is_multiple, le, prove, simplify
+from taskfuse.ir.scalar import ONE, Const, Expr, ceildiv, ge, is_multiple, le, prove, simplify
 from taskfuse.ir.storage import needed, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedule import layouts
+from taskfuse.schedule.call import is_power_of_two
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.masked_ends import masked_start
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.back_to_back import BackToBackWalk, find, values_read, walk_factors
 from taskfuse.schedulers.back_to_back_cost import BackToBack, BackToBackConfig
@@ -59,7 +65,7 @@ LOADING, BESIDE, CONSUMING = 24, 72, 208
 """Registers of a thread by roles. ptxas (CUDA 13.0) places accumulators of wgmma from register 24 on, and wants some behind them: there are 176 of a
 consumer, 32 beside."""
 TOGETHER = 8
-"""The most matrices of the batch whose tiles come one after another, the longest walks first; they divide the batch."""
+"""The most matrices of the batch whose tiles blocks claim one after another."""
 MOST = 256
 """The most columns of all last products: 128 registers of sums."""
 
@@ -73,12 +79,14 @@ class OneWalkConfig(Parameters):
         blocks: which take the tiles of rows in turn; all are resident at once, one on a multiprocessor.
         slots: chunks of the factor of the product beside the walk in Shared memory: how far that may be behind.
         in_turn: the warpgroups begin their chunks one after the other, so that one computes functions while the other multiplies.
+        claimed: blocks claim tiles, where masks make walks of unequal length, not every ``blocks``-th of them.
     """
 
     stages: int = 2
     blocks: int = DEFAULT.sms
     slots: int = 3
     in_turn: bool = True
+    claimed: bool = False
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -87,7 +95,8 @@ class OneWalkConfig(Parameters):
     def words(self) -> str:
         """The parameters as readable text."""
         turn = ", warpgroups in turn" if self.in_turn else ""
-        return f"2 warpgroups of {WGMMA_ROWS} rows, chunks of {CHUNK}, {self.stages} stages, {self.slots} slots beside, {self.blocks} blocks{turn}"
+        claims = ", which claim tiles" if self.claimed else ""
+        return f"2 warpgroups of {WGMMA_ROWS} rows, chunks of {CHUNK}, {self.stages} stages, {self.slots} slots beside, {self.blocks} blocks{claims}{turn}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,18 +104,30 @@ class OneWalk:
     """Products of functions of products: those of the walk, and the one beside it.
 
     Attributes:
-        claimed: tiles of rows that blocks claim, as masks make some walks longer than others; 0: every block has a fixed part of them.
+        matrices, tiles: of the batch, and tiles of rows of each.
     """
 
     walk: BackToBack
     beside: TensorView
-    claimed: int = 0
+    matrices: Expr
+    tiles: Expr
 
     def shared_bytes(self, config: OneWalkConfig) -> int:
         """Shared memory of a block: what it holds, rings of streamed factors, of the factor beside the walk, the tile that is added, and numbers of tiles."""
         factors = 2 * (ROWS * sum(self.walk.depths) + config.stages * CHUNK * sum(width for _, width in self.walk.factors))
         tiles = 2 * config.slots * CHUNK * ROWS + 4 * CHUNK * self.walk.depths[0]
-        return factors + tiles + 8 * config.stages * CHUNK + (CLAIM_BYTES * (self.claimed + 1) if self.claimed else 0)
+        return factors + tiles + 8 * config.stages * CHUNK + (CLAIM_BYTES * (self.count + 1) if config.claimed else 0)
+
+    @property
+    def count(self) -> int:
+        """Tiles of rows, if their number is constant; else 0."""
+        found = simplify(self.matrices * self.tiles)
+        return found.value if isinstance(found, Const) else 0
+
+    @property
+    def together(self) -> int:
+        """Matrices whose tiles blocks claim one after another, the longest walks first. They divide the batch."""
+        return next(n for n in (TOGETHER, 4, 2, 1) if is_multiple(self.matrices, n))
 
 
 @tries_parameters
@@ -138,6 +159,8 @@ def one_walk(fusion: Fusion, config: OneWalkConfig | None = None, *, sizes: Mapp
     chosen = alternatives[0].config if config is None else config
     if found.shared_bytes(chosen) + BARRIER_BYTES > target.limits.block_shared:
         raise refuse(fusion, NAME, f"with {chosen.words}: a block needs {found.shared_bytes(chosen)} bytes of Shared memory", "use fewer stages")
+    if chosen.claimed and not found.count:
+        raise refuse(fusion, NAME, f"with {chosen.words}: the number of tiles is not constant", "use claimed=False")
     trial = copy_fusion(fusion)[0]
     rehearse(fusion, NAME, _OneWalk(Script(trial), _find(trial), chosen).apply)
     script = Script(fusion)
@@ -156,8 +179,8 @@ def _find(fusion: Fusion) -> OneWalk:
         two = walk_factors(fusion, beside)
         keys, one = Keys(fusion), walk.first[0]
         if len(two.summed) == 1 and keys.equal(beside.root[two.summed[0]], one.root[walk.row]):
-            tiles = simplify(prod([one.root[p].extent for p in walk.batch], start=ceildiv(one.root[walk.row].extent, ROWS)))
-            return _checked(fusion, OneWalk(walk, beside, tiles.value if walk.is_ended is not None and isinstance(tiles, Const) else 0))
+            batch = simplify(prod((one.root[p].extent for p in walk.batch), start=ONE))
+            return _checked(fusion, OneWalk(walk, beside, batch, simplify(ceildiv(one.root[walk.row].extent, ROWS))))
     raise refuse(fusion, NAME, "no product is a float32 output that sums over the rows of the others")
 
 
@@ -184,22 +207,34 @@ def _planned(fusion: Fusion, found: OneWalk, extent: Sizes) -> tuple[Option[OneW
     """Parameters that fit, the fastest first. Raises :class:`UnsupportedError`: none do."""
     target, walk = extent.target, found.walk
     options: list[Option[OneWalkConfig]] = []
-    root = walk.first[0].root
-    count = extent(ceildiv(root[walk.row].extent, ROWS))
-    for p in walk.batch:
-        count *= extent(root[p].extent)
+    chunks, tiles = extent(ceildiv(walk.first[0].root[walk.step].extent, CHUNK)), int(extent(found.tiles))
+    count = int(extent(found.matrices)) * tiles
     blocks = int(min(target.sms, count))
-    chunks = extent(ceildiv(root[walk.step].extent, CHUNK)) * (1.0 if walk.is_ended is None else 0.5 * (1 + ROWS / max(extent(root[walk.row].extent), ROWS)))
-    waves = count / blocks if found.claimed else -(-count // blocks)
-    for stages, slots in ((2, 3), (2, 2), (3, 2)):
-        config = OneWalkConfig(stages, blocks, slots)
+    share = (sum(walk.depths) + sum(walk.columns) + walk.depths[0]) / (5 * ROWS)
+    claims = (False, True) if _claim(fusion, found) else (False,)
+    for claimed, (stages, slots) in product(claims, ((2, 3), (2, 2), (3, 2))):
+        config = OneWalkConfig(stages, blocks, slots, claimed=claimed)
         if found.shared_bytes(config) + BARRIER_BYTES <= target.limits.block_shared:
-            share = (sum(walk.depths) + sum(walk.columns) + walk.depths[0]) / (5 * ROWS)
-            us = target.kernel_us(waves * chunks * target.attention.one_walk_cycles * share / target.clock_mhz, target.dram_us(bytes_of(fusion, extent)))
-            options.append(Option(config, us, is_cooperative=True))
+            lengths = np.resize(np.ones(tiles) if walk.is_ended is None else 1 - np.arange(tiles) / tiles, count)
+            longest = lengths.sum() / blocks if claimed else np.bincount(np.arange(count) % blocks, lengths).max()
+            us = target.kernel_us(longest * chunks * target.attention.one_walk_cycles * share / target.clock_mhz, target.dram_us(bytes_of(fusion, extent)))
+            options.append(Option(config, float(us), is_cooperative=True))
     if not options:
         raise refuse(fusion, NAME, f"tiles of {max(walk.depths)} terms and {sum(walk.columns)} columns do not fit a multiprocessor")
     return tuple(sorted(options, key=lambda o: o.us))
+
+
+def _claim(fusion: Fusion, found: OneWalk) -> bool:
+    """Whether blocks gain by claims: walks begin later and later. What a number says of its tile takes registers, unless quotients are shifts and no walk's
+    start is cut off at the first chunk."""
+    last = fusion.definition(found.walk.last[0])
+    if found.walk.is_ended is not False or not found.count or not isinstance(last, Reduction):
+        return False
+    facts = fusion.facts()
+    for k, a in enumerate(last.output.root):
+        facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
+    start = masked_start(fusion, last, next(k for k, a in enumerate(last.output.root) if a.is_reduction))
+    return start is not None and prove(ge(start, 0), facts) and isinstance(found.tiles, Const) and is_power_of_two(found.tiles.value)
 
 
 class _OneWalk(BackToBackWalk):
@@ -207,11 +242,9 @@ class _OneWalk(BackToBackWalk):
 
     def __init__(self, script: Script, found: OneWalk, config: OneWalkConfig) -> None:
         super().__init__(script, found.walk, BackToBackConfig(ROWS // WGMMA_ROWS, CHUNK, config.stages))
-        self.blocks, self.slots, self.beside, self.in_turn, self.claimed = config.blocks, config.slots, found.beside, config.in_turn, found.claimed
+        self.blocks, self.slots, self.beside, self.in_turn = config.blocks, config.slots, found.beside, config.in_turn
+        self.together = found.together if config.claimed else 0
         self.head = 2
-        one = found.walk.first[0]
-        batch = simplify(prod((one.root[p].extent for p in found.walk.batch), start=ONE))
-        self.together = next(n for n in range(TOGETHER, 0, -1) if is_multiple(batch, n))
 
     def _cascade(self) -> tuple[TensorView, ...]:
         script = self.script
@@ -292,9 +325,7 @@ class _OneWalk(BackToBackWalk):
     def _dealt(self, call: Recorded) -> None:
         """[batch, tiles, ..] to [tiles of a block, blocks, ..]: blocks that run together have neighboring tiles of one batch, or claim those of a few, the
         longest walks first."""
-        if self.claimed:
-            if self.found.is_ended:
-                call.rasterize((1,), Spelled(tiles.descending(), "tf.tiles.descending()"))
+        if self.together:
             call.rasterize((0, 1), Spelled(tiles.grouped(self.together), f"tf.tiles.grouped({self.together})")).split(0, self.blocks)
             call.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
         else:
