@@ -128,7 +128,7 @@ def pieces(e: Expr, size: IntLike, *, up: bool) -> Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class BlockWalk:
     """The chunks that blocks of rows walk.
 
     Attributes:
@@ -153,7 +153,7 @@ class ChunkTerms:
     end: Expr
 
 
-def terms_of_chunks(expr: Reduction, axis: int, chunks: int, walk: Walk) -> ChunkTerms | None:
+def terms_of_chunks(expr: Reduction, axis: int, chunks: int, walk: BlockWalk) -> ChunkTerms | None:
     """The terms of a sum over the rows of a walk, for each chunk: those of the blocks that take the chunk. ``None``: it is not known that these are all.
 
     Args:

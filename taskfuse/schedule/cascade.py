@@ -34,7 +34,7 @@ from taskfuse.ir.signatures import checked
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
-from taskfuse.schedule.block_bounds import ChunkTerms, Walk, block_bound, pieces, terms_of_chunks
+from taskfuse.schedule.block_bounds import BlockWalk, ChunkTerms, block_bound, pieces, terms_of_chunks
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_chunks import CascadeChunks, constant_axis, own, point
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans, given_reductions
@@ -184,7 +184,7 @@ class _Cascade(CascadeChunks):
         if not isinstance(expr, Reduction) or len(reduced) != 1:
             return None
         chunks = next(p for p, a in enumerate(tv.root) if a is tv.logical[place])
-        walk = Walk(self.exprs[first], rows, self.chunk, self.steps, self.starts.get(first, ZERO), self.ends.get(first, self.steps))
+        walk = BlockWalk(self.exprs[first], rows, self.chunk, self.steps, self.starts.get(first, ZERO), self.ends.get(first, self.steps))
         return terms_of_chunks(expr, reduced[0], chunks, walk)
 
     def _bounded(self, tv: TensorView, place: int, terms: ChunkTerms, chunked: TensorView) -> Reduction:

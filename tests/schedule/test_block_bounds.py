@@ -9,7 +9,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.scalar import ZERO, ceildiv, const, evaluate, maximum, minimum, parse_expr
-from taskfuse.schedule.block_bounds import Walk, block_bound, pieces, terms_of_chunks
+from taskfuse.schedule.block_bounds import BlockWalk, block_bound, pieces, terms_of_chunks
 
 ROWS, CHUNK, M, N = 4, 2, 12, 16
 Seen = Callable[[Any, Any], Any]
@@ -39,7 +39,7 @@ def test_walks_and_sums_over_their_rows_take_the_same_chunks(name: str) -> None:
     low, high = (block_bound(over_columns, 1, ROWS, None, is_end=is_end) for is_end in (False, True))
     start = ZERO if low is None else maximum(pieces(low.value, CHUNK, up=False), 0)
     end = const(N // CHUNK) if high is None else minimum(maximum(pieces(high.value, CHUNK, up=True), 0), N // CHUNK)
-    terms = terms_of_chunks(over_rows, 0, 1, Walk(over_columns, ROWS, CHUNK, const(N // CHUNK), start, end))
+    terms = terms_of_chunks(over_rows, 0, 1, BlockWalk(over_columns, ROWS, CHUNK, const(N // CHUNK), start, end))
     assert terms is not None
     walked, summed = set[tuple[int, int]](), set[tuple[int, int]]()
     for block in range(M // ROWS):
@@ -55,8 +55,8 @@ def test_walks_and_sums_over_their_rows_take_the_same_chunks(name: str) -> None:
 
 def test_another_walk_is_not_known_to_take_them() -> None:
     over_columns, over_rows, _ = sums(MASKS["up to the row"])
-    assert terms_of_chunks(over_rows, 0, 1, Walk(over_columns, ROWS, CHUNK, const(N // CHUNK), ZERO, const(N // CHUNK))) is None
-    assert terms_of_chunks(over_rows, 0, 1, Walk(over_rows, ROWS, CHUNK, const(N // CHUNK), ZERO, parse_expr("2*(i0//4) + 1"))) is None
+    assert terms_of_chunks(over_rows, 0, 1, BlockWalk(over_columns, ROWS, CHUNK, const(N // CHUNK), ZERO, const(N // CHUNK))) is None
+    assert terms_of_chunks(over_rows, 0, 1, BlockWalk(over_rows, ROWS, CHUNK, const(N // CHUNK), ZERO, parse_expr("2*(i0//4) + 1"))) is None
 
 
 def test_pieces_of_minima_are_minima_of_pieces() -> None:

@@ -13,14 +13,14 @@ from taskfuse.ir.scalar.logic import conjuncts, maximum, minimum
 
 def range_where(condition: Expr, name: str) -> tuple[Expr | None, Expr | None]:
     """The value of a symbol before which a condition does not hold, and that from which on it does not, over its other symbols; ``None``: none is known."""
-    found = _Range(name)
+    found = _SolvedRange(name)
     for part in conjuncts(condition):
         if isinstance(part, Compare) and part.op in (CompareOp.LT, CompareOp.LE):
             found.positive(shift(sub(part.b, part.a), 1 if part.op is CompareOp.LE else 0))
     return maximum(*found.starts) if found.starts else None, minimum(*found.ends) if found.ends else None
 
 
-class _Range:
+class _SolvedRange:
     """The starts and ends of a symbol's values, of which all count."""
 
     def __init__(self, name: str) -> None:
