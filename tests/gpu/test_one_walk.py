@@ -27,7 +27,7 @@ SIZES = [
     ((2,), 192, 256, 64, 128, OneWalkConfig(2, 132), "none"),
     ((2, 2), 1024, 1024, 128, 128, OneWalkConfig(2, 13, claimed=True), "causal"),
     ((3,), 640, 640, 128, 128, OneWalkConfig(2, 7), "causal"),
-    ((9,), 1024, 768, 64, 128, OneWalkConfig(2, 132), "window"),
+    ((9,), 768, 768, 64, 128, OneWalkConfig(2, 132), "window"),
     ((3,), 512, 512, 64, 64, OneWalkConfig(3, 5, 2, False), "band"),
     ((2,), 640, 640, 128, 64, OneWalkConfig(2, 7), "later keys"),
 ]
