@@ -148,6 +148,8 @@ class SampledElements(PointValues):
             own = Access(part, tuple(sym(f"i{k}") for k in range(len(self.shapes[part]))))
             if isinstance(sent, Send):
                 here, owner = self._spread(self.shapes[part], place, index, count, sent)
+                mine = np.flatnonzero(self.holds(condition, here, owner.size))
+                here, owner = self.some(here, mine), owner[mine]
                 found = self.combined(sent.combine, d.dtype, found, count, owner, self.operand(own, here, owner.size))
                 continue
             here, owner = self._spread(self.shapes[part], place, index, count)
