@@ -28,6 +28,7 @@ from taskfuse.torch.in_place import leave_copies, take_copies, without_overwriti
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.measuring import Measurement
 from taskfuse.torch.metadata import Refused, members
+from taskfuse.torch.numbers import fold_numbers
 from taskfuse.torch.padding import has_odd_rows, pad_products
 from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
 from taskfuse.torch.passed_views import with_passed_views
@@ -185,6 +186,7 @@ def planned_regions(gm: GraphModule, settings: Settings) -> tuple[GraphPartition
     limits = _limits(settings)
     known: dict[Any, str | None] = {}
     with SEARCH:
+        fold_numbers(gm.graph)
         plan = planned(gm.graph, limits, known)
         if pad_products(gm.graph, plan, settings.device) | separate_states(gm.graph, plan) | separate_biases(gm.graph, plan):
             plan = planned(gm.graph, limits, known)

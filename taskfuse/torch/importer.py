@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import torch
 from torch.fx import Node
+from torch.fx.node import map_aggregate
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.combine import depends_on_order
@@ -104,7 +105,7 @@ def _meta(value: Any, is_read: bool) -> Meta | None:
         return None
 
 
-def made(node: Node, value_of: Callable[[Node], Any]) -> list[TensorView | None]:
+def made(node: Node, value_of: Callable[[Any], Any]) -> list[TensorView | None]:
     """The results of a node in the current fusion.
 
     Raises:
@@ -125,7 +126,7 @@ def made(node: Node, value_of: Callable[[Node], Any]) -> list[TensorView | None]
     return [None if out is None or y is None else _checked(y, out) for y, out in zip(each, call.outs, strict=True)]
 
 
-def bound(node: Node, name: str, overload: str, value_of: Callable[[Node], Any]) -> AtenCall:
+def bound(node: Node, name: str, overload: str, value_of: Callable[[Any], Any]) -> AtenCall:
     """The arguments of a node by the names of the schema."""
     given: dict[str, Any] = {}
     passed: set[str] = set()
@@ -147,14 +148,12 @@ def _is_default(value: Any, argument: Any) -> bool:
     return value is argument.default_value or (type(value) is type(argument.default_value) and value == argument.default_value)
 
 
-def _value(value: Any, value_of: Callable[[Node], Any]) -> Any:
+def _value(value: Any, value_of: Callable[[Any], Any]) -> Any:
     match value:
-        case Node():
+        case Node() | torch.SymInt():
             return value_of(value)
         case list() | tuple():
             return [_value(v, value_of) for v in members(value)]
-        case torch.SymInt():
-            return integer(value)
         case complex():
             raise Refused("an argument is complex")
         case _:
@@ -191,6 +190,8 @@ def _key(value: Any) -> Any:
         return meta_of(val) if isinstance(val, torch.Tensor) else integer(val) if isinstance(val, torch.SymInt | int) else val.__class__.__name__
     if isinstance(value, list | tuple):
         return tuple(map(_key, members(value)))
+    if isinstance(value, torch.SymInt):
+        return integer(value)
     return value.__class__.__name__, value
 
 
@@ -257,8 +258,11 @@ class Importer:
     def __exit__(self, *exc: object) -> None:
         self.fusion.__exit__(*exc)
 
-    def value_of(self, node: Node) -> Any:
-        """What stands for a node: a tensor that was made, a new input, or an expression."""
+    def value_of(self, node: Node | torch.SymInt) -> Any:
+        """What stands for a node: a tensor that was made, a new input, or an expression; an expression for a ``SymInt``."""
+        if isinstance(node, torch.SymInt):
+            self.declare(node)
+            return integer(node)
         node = self.equal.get(node, node)
         if node not in self.values:
             self.values[node] = self._input(node)
@@ -386,6 +390,7 @@ def _values(node: Node) -> list[Any]:
     found: list[Any] = []
     for n in (node, *node.all_input_nodes):
         found += [v for v in results(n) if isinstance(v, torch.Tensor | torch.SymInt)]
+    map_aggregate((node.args, node.kwargs), lambda a: found.append(a) if isinstance(a, torch.SymInt) else None)
     return found
 
 

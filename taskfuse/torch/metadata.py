@@ -1,6 +1,7 @@
 """torch's metadata of a value of a graph, in taskfuse's terms: dtype, extents and strides as expressions, device.
 
-No ``SymInt`` is ever compared or converted here: that would add a guard to the compiled function. Its sympy expression is read instead.
+No ``SymInt`` is ever compared or converted here: that would add a guard to the compiled function. Its sympy expression is read instead, and for choices what it is
+in the call for which torch traces (:func:`size_hint`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ NAMES = {"float8_e4m3fn": "float8_e4m3"}
 
 LARGEST = 1 << 62
 """From here on, a bound means unbounded."""
+
+USUAL = 1024
+"""The value of an extent that depends on data, in choices."""
 
 
 class Refused(Exception):
@@ -125,13 +129,38 @@ def meta_of(value: Any) -> Meta:
 
 def symbols_of(value: Any) -> Iterator[tuple[str, Dim]]:
     """The free symbols of a fake tensor, or of a ``SymInt``, with the facts that torch knows: its ranges."""
-    numbers = [*value.shape, *value.stride(), value.storage_offset()] if isinstance(value, torch.Tensor) else [value]
-    for number in numbers:
+    for number in _numbers(value):
         if isinstance(number, torch.SymInt):
             ranges = number.node.shape_env.var_to_range
             for symbol in sorted(number.node.expr.free_symbols, key=str):
                 known = ranges.get(symbol)
                 yield str(symbol), Dim(str(symbol), _least(known), _most(known))
+
+
+def size_hint(number: Any, otherwise: int = USUAL) -> int:
+    """An integer, or what a ``SymInt`` is in the call for which torch traces: for choices that may be wrong elsewhere, but only cost time there.
+
+    Args:
+        otherwise: in place of what depends on data.
+    """
+    known = number.node.hint if isinstance(number, torch.SymInt) else number
+    return otherwise if known is None else int(known)
+
+
+def hints_of(value: Any) -> dict[str, int]:
+    """The free symbols of a fake tensor, or of a ``SymInt``, as they are in the call for which torch traces; without those that depend on data."""
+    found: dict[str, int] = {}
+    for number in _numbers(value):
+        if isinstance(number, torch.SymInt):
+            env: Any = number.node.shape_env
+            known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
+            found |= {str(symbol): int(known[symbol]) for symbol in number.node.expr.free_symbols if symbol in known}
+    return found
+
+
+def _numbers(value: Any) -> list[Any]:
+    """The extents, strides and offset of a fake tensor; or an integer."""
+    return [*value.shape, *value.stride(), value.storage_offset()] if isinstance(value, torch.Tensor) else [value]
 
 
 def _least(known: Any) -> int:
