@@ -84,7 +84,7 @@ class Specialized(Executable):
         self._make = make
         self._base = base
         self._target = target
-        self._scheduled = dict(scheduled or {})
+        self._scheduled: dict[Facts, Specialization | None] = {base.facts: base, **(scheduled or {})}
         self._faults: list[str] = []
         self._inputs = len(fusion.inputs)
         self._integers = len(fusion.integers)
@@ -226,7 +226,9 @@ class Specialized(Executable):
 
     def _schedule(self, facts: Facts, exact: Facts, extents: Mapping[str, int]) -> Specialization:
         """The specialization for new facts. The cost models get the length of reduced rows, and the greatest value of other extents."""
-        typical = Sizes(self._fusion, {name: size for name, size in extents.items() if name not in self._varying}, self._target)
+        dims = self._fusion.dims
+        given = {name: self._base.sizes[name] if name in self._varying else size for name, size in extents.items()}
+        typical = Sizes(self._fusion, {name: n for name, n in given.items() if name not in self._varying or dims[name].bound is None}, self._target)
         sizes = {d.name: extents[d.name] if d.name in self._reduced or d.max is None else d.max for d in facts}
         sizes |= {name: typical(sym(name)) for name in self._varying}
         key, chosen = facts, None

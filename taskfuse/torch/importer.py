@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import getitem
 from typing import Any, Self
 
@@ -23,8 +23,9 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
+from taskfuse.schedule.copy import narrowed
 from taskfuse.torch.copies import COPY
-from taskfuse.torch.metadata import Meta, Refused, has_rows, integer, is_copied, members, meta_of, results, row_major, same_places, symbols_of
+from taskfuse.torch.metadata import Meta, Refused, has_rows, hints_of, integer, is_copied, members, meta_of, results, row_major, same_places, symbols_of
 from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS, STATES
 from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.reductions import PRODUCTS
@@ -56,6 +57,7 @@ class ImportedRegion:
         outputs: the nodes whose tensors are its outputs, in order.
         nodes: what it computes, views and constants included.
         restrided: by output, whether torch's strides differ from those that the fusion stores.
+        hints: the symbols as they are in the call for which torch traces; without those that depend on data.
     """
 
     fusion: Fusion
@@ -65,6 +67,7 @@ class ImportedRegion:
     outputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
     restrided: tuple[bool, ...]
+    hints: Mapping[str, int]
     _text: list[str] = field(init=False, repr=False, compare=False, default_factory=list[str])
 
     @property
@@ -73,6 +76,23 @@ class ImportedRegion:
         if not self._text:
             self._text.append(str(self.fusion))
         return self._text[0]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The extents of the fusion in that call."""
+        return {name: self.hints[name] for name in self.fusion.dims if name in self.hints}
+
+    @property
+    def typical(self) -> Fusion:
+        """The fusion for the extents of the call for which torch traces: for expected times."""
+        return at_hints(self.fusion, self.hints)
+
+
+def at_hints(fusion: Fusion, hints: Mapping[str, int]) -> Fusion:
+    """A fusion for one value of each symbol that has a hint."""
+    if not fusion.dims:
+        return fusion
+    return narrowed(fusion, [replace(d, min=hints[d.name], max=hints[d.name], multiple_of=1) if d.name in hints else d for d in fusion.dims.values()])
 
 
 def name_of(node: Node) -> tuple[str, str]:
@@ -215,7 +235,7 @@ def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
         if torch.are_deterministic_algorithms_enabled() and any(map(_has_order, trial.fusion.exprs())):
             return "torch.use_deterministic_algorithms(True): its updates have no order"
         if trial.fusion.outputs and trial.fusion.inputs and name_of(node)[0] not in BY_SCHEDULE:  # its times are those of a schedule
-            ours, theirs = times(trial.fusion)
+            ours, theirs = times(at_hints(trial.fusion, trial.hints))
             if ours > theirs:
                 return f"{SLOWER}{ours:.0f} us as a fusion, {theirs:.0f} us by torch"
     except Refused as error:
@@ -238,6 +258,7 @@ class Importer:
         lies: whether strides of all inputs are declared: convolutions depend on the memory format of channels. Without it, those of inputs are whose axes are
             not in memory in their order: kernels take them so. Rows with gaps between them are loaded as they are, and share their kernel with others.
         equal: nodes in whose place another one is passed, the tensor of which is the same.
+        hints: as those of :class:`ImportedRegion`.
     """
 
     name: str
@@ -247,6 +268,7 @@ class Importer:
     values: dict[Node, Any] = field(default_factory=dict[Node, Any])
     tensors: list[Node] = field(default_factory=list[Node])
     numbers: list[Node] = field(default_factory=list[Node])
+    hints: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         self.fusion = Fusion(self.name)
@@ -270,6 +292,7 @@ class Importer:
 
     def declare(self, value: Any) -> None:
         """The symbols of a tensor's extents as dimensions."""
+        self.hints |= hints_of(value)
         for name, dim in symbols_of(value):
             if name not in self.fusion.dims:
                 self.fusion.add_dim(dim)
@@ -370,7 +393,7 @@ def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[N
             fusion.dims.pop(name, None)
     if integers:
         return _with_integers(tuple(done), outputs, integers, lies)
-    return ImportedRegion(fusion, tuple(building.tensors), tuple(building.numbers), (), tuple(outputs), tuple(done), restrided)
+    return ImportedRegion(fusion, tuple(building.tensors), tuple(building.numbers), (), tuple(outputs), tuple(done), restrided, building.hints)
 
 
 def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Sequence[str], lies: bool) -> ImportedRegion:
@@ -383,7 +406,8 @@ def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Seq
         for node in nodes:
             building.add(node)
         restrided = tuple(building.add_output(node) for node in outputs)
-    return ImportedRegion(building.fusion, tuple(building.tensors), tuple(building.numbers), tuple(integers), tuple(outputs), tuple(nodes), restrided)
+    tensors, numbers = tuple(building.tensors), tuple(building.numbers)
+    return ImportedRegion(building.fusion, tensors, numbers, tuple(integers), tuple(outputs), tuple(nodes), restrided, building.hints)
 
 
 def _values(node: Node) -> list[Any]:
