@@ -224,7 +224,7 @@ def compiled_elsewhere(
         sizes: of each fusion, those of :func:`compiled_for`; none are given if all extents are constant.
     """
     pool = start(processes) if len(fusions) >= fewest else None
-    requests = [_Request(fusion, str(fusion), arguments, own) for fusion, own in zip(fusions, sizes or [{}] * len(fusions), strict=True)]
+    requests = [_Request(fusion, str(fusion), arguments, sizes[k] if sizes else {}) for k, fusion in enumerate(fusions)]
     if pool is None:
         for request in requests:
             request.answer.set_result(None)

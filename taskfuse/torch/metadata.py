@@ -1,7 +1,7 @@
 """torch's metadata of a value of a graph, in taskfuse's terms: dtype, extents and strides as expressions, device.
 
-No ``SymInt`` is ever compared or converted here: that would add a guard to the compiled function. Its sympy expression is read instead, and for choices what it is
-in the call for which torch traces (:func:`size_hint`).
+No ``SymInt`` is ever compared or converted here: that would add a guard to the compiled function. Its sympy expression is read instead, and for choices what
+it is in the call for which torch traces (:func:`size_hint`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import lcm
 from typing import Any, cast
 
 import torch
@@ -128,13 +129,24 @@ def meta_of(value: Any) -> Meta:
 
 
 def symbols_of(value: Any) -> Iterator[tuple[str, Dim]]:
-    """The free symbols of a fake tensor, or of a ``SymInt``, with the facts that torch knows: its ranges."""
+    """The free symbols of a fake tensor, or of a ``SymInt``, with the facts that torch knows: its ranges, and what divides it."""
     for number in _numbers(value):
         if isinstance(number, torch.SymInt):
-            ranges = number.node.shape_env.var_to_range
+            env: Any = number.node.shape_env
+            divisors = _divisors(env)
             for symbol in sorted(number.node.expr.free_symbols, key=str):
-                known = ranges.get(symbol)
-                yield str(symbol), Dim(str(symbol), _least(known), _most(known))
+                known = env.var_to_range.get(symbol)
+                yield str(symbol), Dim(str(symbol), _least(known), _most(known), divisors.get(symbol, 1))
+
+
+def _divisors(env: Any) -> dict[Any, int]:
+    """The symbols that guards say are multiples, and of what."""
+    found: dict[Any, int] = {}
+    for remainder in env.divisible:
+        symbol, divisor = remainder.args
+        if symbol.is_Symbol and divisor.is_Integer:
+            found[symbol] = lcm(found.get(symbol, 1), int(divisor))
+    return found
 
 
 def size_hint(number: Any, otherwise: int = USUAL) -> int:

@@ -16,7 +16,7 @@ from taskfuse.torch.program import symbol_sources
 
 
 def fold_numbers(graph: Graph) -> None:
-    """Replace the nodes of a graph that compute integers of symbols that placeholders have; what they stand for is then a ``SymInt``, or an int, among arguments."""
+    """Replace the nodes of a graph that compute integers of symbols that placeholders have: a ``SymInt``, or an int, is an argument in place of each."""
     known, _ = symbol_sources(graph)
     told: dict[Any, Any] = {}
     for node in graph.nodes:

@@ -18,7 +18,6 @@ from typing import Any, Final
 import torch
 from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
-from torch.fx.node import map_arg
 
 from taskfuse.cuda.present import present
 from taskfuse.torch.fates import GraphPartition, NodeKind
@@ -88,14 +87,13 @@ def _padded(graph: Graph, node: Node, plan: GraphPartition, made: dict[tuple[Nod
     views = {} if exact or not more["n"] else _views(node, plan, n, n + more["n"])
     if views is None:
         return False
-    with graph.inserting_before(node):
+    with graph.inserting_before(node), z.fake_mode, torch.no_grad():
         factors = [_pad(graph, node, f, width, made) for f, width in zip(node.args, widths, strict=True)]
-        part = _call(graph, node, aten.mm.default, *factors)
-        part = _call(graph, node, aten.slice.Tensor, part, 0, 0, m) if more["m"] else part
-        part = _call(graph, node, aten.slice.Tensor, part, 1, 0, n) if more["n"] else part
-        if exact:
-            part = _call(graph, node, aten.clone.default, part, memory_format=torch.contiguous_format)
-            part.meta["val"] = z  # of which views are
+        part = _call(graph, node, aten.mm.default, *factors, value=z.new_empty((m + more["m"], n + more["n"])))
+        part = _call(graph, node, aten.slice.Tensor, part, 0, 0, m, value=part.meta["val"][:m]) if more["m"] else part
+        part = _call(graph, node, aten.slice.Tensor, part, 1, 0, n, value=part.meta["val"][:, :n]) if more["n"] else part
+        if exact:  # what is made of z is a view of this
+            part = _call(graph, node, aten.clone.default, part, memory_format=torch.contiguous_format, value=z)
     for view, places in views.items():
         found = [_viewed(part.meta["val"], old, at) for old, at in zip(results(view), places, strict=True)]
         view.meta["val"] = found if isinstance(view.meta["val"], list) else tuple(found) if isinstance(view.meta["val"], tuple) else found[0]
@@ -104,14 +102,15 @@ def _padded(graph: Graph, node: Node, plan: GraphPartition, made: dict[tuple[Nod
     return True
 
 
-def _call(graph: Graph, place: Node, op: Any, *args: Any, **kwargs: Any) -> Node:
-    """A new node, for what torch's partitioner asks in the place of another one: whether it is to be computed again, and in which direction it belongs."""
+def _call(graph: Graph, place: Node, op: Any, *args: Any, value: Any, **kwargs: Any) -> Node:
+    """A new node, for what torch's partitioner asks in the place of another one: whether it is to be computed again, and in which direction it belongs.
+
+    Args:
+        value: the result, as a fake tensor: torch's own functions for these may compare extents, which adds guards.
+    """
     node = graph.call_function(op, args, kwargs)
     node.meta |= {key: value for key, value in place.meta.items() if key not in OWN}
-    first = args[0].meta["val"]
-    values = map_arg(args, lambda n: n.meta["val"])
-    with first.fake_mode, torch.no_grad():
-        node.meta["val"] = op(*values, **kwargs)
+    node.meta["val"] = value
     return node
 
 
@@ -129,8 +128,10 @@ def _pad(graph: Graph, product: Node, factor: Node, width: tuple[int, int], made
     below, right = width[::-1] if turned else width
     key = base, (below, right)
     if key not in made:
-        made[key] = _call(graph, product, aten.constant_pad_nd.default, base, [0, right, 0, below], 0.0)
-    return _call(graph, product, aten.permute.default, made[key], [1, 0]) if turned else made[key]
+        rows, columns = base.meta["val"].shape
+        value = base.meta["val"].new_empty((rows + below, columns + right))
+        made[key] = _call(graph, product, aten.constant_pad_nd.default, base, [0, right, 0, below], 0.0, value=value)
+    return _call(graph, product, aten.permute.default, made[key], [1, 0], value=made[key].meta["val"].t()) if turned else made[key]
 
 
 def readers(node: Node, plan: GraphPartition) -> Iterator[Node]:
@@ -148,9 +149,9 @@ def readers(node: Node, plan: GraphPartition) -> Iterator[Node]:
 
 
 def _views(node: Node, plan: GraphPartition, row: int, padded: int) -> dict[Node, list[Place | None]] | None:
-    """Where the elements of the results of each view of a product are if its rows are ``padded`` elements apart, and not ``row``; ``None`` if one is no view then.
+    """Where the elements of each view of a product are if its rows are ``padded`` elements apart, and not ``row``; ``None`` if one is no view then.
 
-    A result in other memory, of an op that reads the shape alone, has no place.
+    A view may have several results. A result in other memory, of an op that reads the shape alone, has no place.
     """
     found: dict[Node, list[Place | None]] = {}
     memory = node.meta["val"].untyped_storage()._cdata
