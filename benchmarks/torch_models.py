@@ -17,7 +17,8 @@ Random weights, real widths, ``--layers`` blocks each. The columns of the table:
   ``--first-calls N``, N models side by side. Imports are left out.
 
 ``--dynamic``: one compilation with symbolic extents, then ten sizes of batch and, where weights do not say how long a sequence is, length, beside Inductor's
-``dynamic=True``: what was compiled at the first size and at the other nine, by kind: graphs, and specializations of kernels (docs/automatic.md).
+``dynamic=True``: what was compiled at the first size and at the other nine, by kind: graphs, and specializations of kernels (docs/automatic.md); with
+``--explain`` the ratio and the time at each size.
 ``--host`` runs the reference on the host, for small sizes: no times. ``--seconds`` bounds Inductor's compilation with max-autotune, which has a process of its
 own before it is taken from torch's caches here, and the models of first calls.
 """
@@ -304,6 +305,7 @@ def dynamic(name: str, case: Case, given: Any) -> None:
     right, counts, theirs = True, list[tuple[int, int]](), list[int]()
     firsts: dict[str, list[float]] = {k: [] for k in by}
     times: dict[str, list[float]] = {k: [] for k in by}
+    hosts: dict[str, list[float]] = {k: [] for k in by}
     sizes = sizes_of(whole[0].shape, name in ANY_LENGTH)
     for batch, length in sizes:
         parts = [torch.cat([x, x])[:batch] if k else torch.cat([x, x])[:batch, :length] for k, x in enumerate(whole)]
@@ -327,6 +329,7 @@ def dynamic(name: str, case: Case, given: Any) -> None:
             turns = [{k: timed(run)() for k, run in runs.items()} for _ in range(8)]
             for k in by:
                 times[k].append(statistics.median(turn[k] for turn in turns[2:]))
+                hosts[k].append(host_time(runs[k]))
     listeners[:] = []
     words = "batch and length" if name in ANY_LENGTH else "batch"
     (made, special), (more, later) = counts[0], counts[-1]
@@ -337,6 +340,9 @@ def dynamic(name: str, case: Case, given: Any) -> None:
         text += f"; theirs {theirs[0]} graphs, {sum(theirs[1:])} more later{called(firsts['theirs'])}"
         slowest = sizes[ratios.index(min(ratios))]
         text += f"; theirs/ours {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f} at {slowest[0]} x {slowest[1]}"
+        text += f"; host us: {pair(statistics.median(hosts['ours']), statistics.median(hosts['theirs']))}"
+        whole_us = [f"{b / a:.2f} ({a:.0f} us)" for a, b in zip(times["ours"], times["theirs"], strict=True)]
+        text += f"; by size {', '.join(whole_us)}" if given.explain else ""
     print(text, flush=True)
 
 
