@@ -20,12 +20,28 @@ from taskfuse.ir.combine import depends_on_order
 from taskfuse.ir.expr import MathExpr, Update, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import eq, prove
+from taskfuse.ir.scalar import Expr, eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
 from taskfuse.schedule.copy import narrowed
 from taskfuse.torch.copies import COPY
-from taskfuse.torch.metadata import Meta, Refused, has_rows, hints_of, integer, is_copied, members, meta_of, results, row_major, same_places, symbols_of
+from taskfuse.torch.metadata import (
+    SYMBOLIC,
+    Meta,
+    Quotient,
+    Refused,
+    has_rows,
+    hints_of,
+    integer,
+    is_copied,
+    members,
+    meta_of,
+    quotient,
+    results,
+    row_major,
+    same_places,
+    symbols_of,
+)
 from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS, STATES
 from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.reductions import PRODUCTS
@@ -40,6 +56,9 @@ BY_SCHEDULE = frozenset((*ATTENTION, *GRADIENTS)) | CONVOLUTIONS
 
 COPIED = BY_SCHEDULE | PRODUCTS
 """Ops whose schedules have the copy engine load inputs."""
+
+ARITHMETIC = frozenset({"add", "sub", "rsub", "mul", "div"})
+"""Ops that take quotients of extents as numbers, such as the correction of a variance."""
 
 SLOWER = "expected times: "
 """The beginning of a reason that does not rule a fusion out, but says that it does not pay."""
@@ -159,7 +178,14 @@ def bound(node: Node, name: str, overload: str, value_of: Callable[[Any], Any]) 
         given[argument.name] = _value(value, value_of)
         if (own or argument.name in node.kwargs) and not _is_default(value, argument) and argument.name not in INTO:
             passed.add(argument.name)
+    if name not in ARITHMETIC and any(isinstance(value, Quotient) for value in given.values()):
+        raise Refused("a number is a quotient of extents")
     return AtenCall(name, overload, given, passed, outs_of(node), _read(node))
+
+
+def symbolic(value: Any) -> Expr | Quotient:
+    """An int, a ``SymInt`` or a ``SymFloat`` in the terms of a fusion. Raises :class:`Refused` for one that it cannot have."""
+    return quotient(value) if isinstance(value, torch.SymFloat) else integer(value)
 
 
 def _is_default(value: Any, argument: Any) -> bool:
@@ -170,7 +196,7 @@ def _is_default(value: Any, argument: Any) -> bool:
 
 def _value(value: Any, value_of: Callable[[Any], Any]) -> Any:
     match value:
-        case Node() | torch.SymInt():
+        case Node() | torch.SymInt() | torch.SymFloat():
             return value_of(value)
         case list() | tuple():
             return [_value(v, value_of) for v in members(value)]
@@ -207,11 +233,11 @@ def refusal(node: Node, known: dict[Any, str | None]) -> str | None:
 def _key(value: Any) -> Any:
     if isinstance(value, Node):
         val = value.meta.get("val")  # higher-order ops have none
-        return meta_of(val) if isinstance(val, torch.Tensor) else integer(val) if isinstance(val, torch.SymInt | int) else val.__class__.__name__
+        return meta_of(val) if isinstance(val, torch.Tensor) else symbolic(val) if isinstance(val, (int, *SYMBOLIC)) else val.__class__.__name__
     if isinstance(value, list | tuple):
         return tuple(map(_key, members(value)))
-    if isinstance(value, torch.SymInt):
-        return integer(value)
+    if isinstance(value, SYMBOLIC):
+        return symbolic(value)
     return value.__class__.__name__, value
 
 
@@ -280,11 +306,11 @@ class Importer:
     def __exit__(self, *exc: object) -> None:
         self.fusion.__exit__(*exc)
 
-    def value_of(self, node: Node | torch.SymInt) -> Any:
-        """What stands for a node: a tensor that was made, a new input, or an expression; an expression for a ``SymInt``."""
-        if isinstance(node, torch.SymInt):
+    def value_of(self, node: Node | torch.SymInt | torch.SymFloat) -> Any:
+        """What stands for a node, a tensor that was made, a new input or an expression; or for a number."""
+        if not isinstance(node, Node):
             self.declare(node)
-            return integer(node)
+            return symbolic(node)
         node = self.equal.get(node, node)
         if node not in self.values:
             self.values[node] = self._input(node)
@@ -299,9 +325,9 @@ class Importer:
 
     def _input(self, node: Node) -> Any:
         value = node.meta.get("val")
-        if isinstance(value, torch.SymInt):
+        if isinstance(value, SYMBOLIC):
             self.declare(value)
-            return integer(value)
+            return symbolic(value)
         if isinstance(value, int):
             return value
         if not isinstance(value, torch.Tensor):
@@ -413,8 +439,8 @@ def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Seq
 def _values(node: Node) -> list[Any]:
     found: list[Any] = []
     for n in (node, *node.all_input_nodes):
-        found += [v for v in results(n) if isinstance(v, torch.Tensor | torch.SymInt)]
-    map_aggregate((node.args, node.kwargs), lambda a: found.append(a) if isinstance(a, torch.SymInt) else None)
+        found += [v for v in results(n) if isinstance(v, (torch.Tensor, *SYMBOLIC))]
+    map_aggregate((node.args, node.kwargs), lambda a: found.append(a) if isinstance(a, SYMBOLIC) else None)
     return found
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import lcm
-from typing import Any, cast
+from math import lcm, prod
+from typing import Any, Final, cast
 
 import torch
 from torch.fx import Node
@@ -29,6 +29,10 @@ LARGEST = 1 << 62
 
 USUAL = 1024
 """The value of an extent that depends on data, in choices."""
+
+
+SYMBOLIC: Final = torch.SymInt, torch.SymFloat
+"""Numbers that are expressions of symbols."""
 
 
 class Refused(Exception):
@@ -109,6 +113,42 @@ def expression(e: Any) -> Expr:
             raise Refused(f"an extent is {e}")
 
 
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """A Python float that is a quotient of two integers, which may be extents."""
+
+    numerator: Expr
+    denominator: Expr
+
+
+def quotient(value: torch.SymFloat) -> Quotient:
+    """A ``SymFloat`` as a quotient. Raises :class:`Refused` if it is none.
+
+    Sums, products and quotients of quotients are one, which is rounded once, where Python rounds each.
+    """
+    numerator, denominator = _rational(value.node.expr).together().as_numer_denom()
+    return Quotient(expression(numerator), expression(denominator))
+
+
+def _rational(e: Any) -> Any:
+    """A sympy expression of floats as an exact one, of integers."""
+    match type(e).__name__:
+        case "IntTrueDiv" | "FloatTrueDiv":
+            return _rational(e.args[0]) / _rational(e.args[1])
+        case "ToFloat":
+            return e.args[0]
+        case "Add":
+            return sum(map(_rational, e.args))
+        case "Mul":
+            return prod(map(_rational, e.args))
+        case _ if e.is_Float and float(e).is_integer():
+            return int(e)
+        case _ if e.is_integer:
+            return e
+        case _:
+            raise Refused(f"a number is {e}")
+
+
 def _folded(args: Sequence[Any], join: Callable[[Expr, Expr], IntLike]) -> Expr:
     first, *rest = map(expression, args)
     for e in rest:
@@ -129,9 +169,9 @@ def meta_of(value: Any) -> Meta:
 
 
 def symbols_of(value: Any) -> Iterator[tuple[str, Dim]]:
-    """The free symbols of a fake tensor, or of a ``SymInt``, with the facts that torch knows: its ranges, and what divides it."""
+    """The free symbols of a fake tensor, or of a number, with the facts that torch knows: its ranges, and what divides it."""
     for number in _numbers(value):
-        if isinstance(number, torch.SymInt):
+        if isinstance(number, SYMBOLIC):
             env: Any = number.node.shape_env
             divisors = _divisors(env)
             for symbol in sorted(number.node.expr.free_symbols, key=str):
@@ -160,10 +200,10 @@ def size_hint(number: Any, otherwise: int = USUAL) -> int:
 
 
 def hints_of(value: Any) -> dict[str, int]:
-    """The free symbols of a fake tensor, or of a ``SymInt``, as they are in the call for which torch traces; without those that depend on data."""
+    """The free symbols of a fake tensor, or of a number, as they are in the call for which torch traces; without those that depend on data."""
     found: dict[str, int] = {}
     for number in _numbers(value):
-        if isinstance(number, torch.SymInt):
+        if isinstance(number, SYMBOLIC):
             env: Any = number.node.shape_env
             known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
             found |= {str(symbol): int(known[symbol]) for symbol in number.node.expr.free_symbols if symbol in known}
@@ -171,7 +211,7 @@ def hints_of(value: Any) -> dict[str, int]:
 
 
 def _numbers(value: Any) -> list[Any]:
-    """The extents, strides and offset of a fake tensor; or an integer."""
+    """The extents, strides and offset of a fake tensor; or a number."""
     return [*value.shape, *value.stride(), value.storage_offset()] if isinstance(value, torch.Tensor) else [value]
 
 
