@@ -225,12 +225,10 @@ class Specialized(Executable):
             return tuple(self._faults)
 
     def _schedule(self, facts: Facts, exact: Facts, extents: Mapping[str, int]) -> Specialization:
-        """The specialization for new facts. The cost models get the length of reduced rows, and the greatest value of other extents."""
-        dims = self._fusion.dims
-        given = {name: self._base.sizes[name] if name in self._varying else size for name, size in extents.items()}
-        typical = Sizes(self._fusion, {name: n for name, n in given.items() if name not in self._varying or dims[name].bound is None}, self._target)
+        """The specialization for new facts. The cost models get the length of reduced rows, the greatest value of other extents, and of
+        integers what the kernels for all extents were chosen for."""
         sizes = {d.name: extents[d.name] if d.name in self._reduced or d.max is None else d.max for d in facts}
-        sizes |= {name: typical(sym(name)) for name in self._varying}
+        sizes |= {name: max(d.min, d.near(self._base.sizes[name], extents)) for name, d in self._fusion.dims.items() if name in self._varying}
         key, chosen = facts, None
         if facts not in self._scheduled:  # else it is known that rows of one length gain
             chosen = self._plan(facts, sizes)

@@ -196,7 +196,7 @@ def size_hint(number: Any, otherwise: int = USUAL) -> int:
         otherwise: in place of what depends on data.
     """
     known = number.node.hint if isinstance(number, torch.SymInt) else number
-    return otherwise if known is None else int(known)
+    return known if isinstance(known, int) else otherwise
 
 
 def hints_of(value: Any) -> dict[str, int]:
@@ -206,7 +206,7 @@ def hints_of(value: Any) -> dict[str, int]:
         if isinstance(number, SYMBOLIC):
             env: Any = number.node.shape_env
             known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
-            found |= {str(symbol): int(known[symbol]) for symbol in number.node.expr.free_symbols if symbol in known}
+            found |= {str(symbol): int(known[symbol]) for symbol in number.node.expr.free_symbols if symbol in known and known[symbol].is_Integer}
     return found
 
 
