@@ -149,6 +149,11 @@ def _rational(e: Any) -> Any:
             raise Refused(f"a number is {e}")
 
 
+def parts(e: Any) -> list[Any]:
+    """A sympy expression, and all that it is made of."""
+    return [e, *(part for arg in e.args for part in parts(arg))]
+
+
 def _folded(args: Sequence[Any], join: Callable[[Expr, Expr], IntLike]) -> Expr:
     first, *rest = map(expression, args)
     for e in rest:

@@ -6,13 +6,20 @@ fusion, and the host would run them in each call.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
-from torch.fx import Graph
+import torch
+from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
-from taskfuse.torch.metadata import SYMBOLIC
-from taskfuse.torch.program import symbol_sources
+from taskfuse.torch.metadata import SYMBOLIC, parts
+from taskfuse.torch.program import SIZES, symbol_sources
+
+PRINTED: Final = frozenset(
+    ["Symbol", "Add", "Mul", "Pow", "PowByNatural", "FloorDiv", "CleanDiv", "Mod", "PythonMod", "Max", "Min", "IntTrueDiv", "FloatTrueDiv", "ToFloat"]
+)
+"""The functions of expressions that are written into the source of a graph."""
 
 
 def fold_numbers(graph: Graph) -> None:
@@ -21,17 +28,20 @@ def fold_numbers(graph: Graph) -> None:
     known, _ = symbol_sources(graph)
     told: dict[Any, Any] = {}
     for node in graph.nodes:
-        value = node.meta.get("val")
-        if node.op == "call_function" and _is_told(value, known):
-            told[node] = value
+        if _is_told(node, known):
+            told[node] = node.meta["val"]
         elif told.keys() & set(node.all_input_nodes):
             node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: told.get(n, n))
     for node in reversed(told):
         graph.erase_node(node)
 
 
-def _is_told(value: Any, known: dict[str, str]) -> bool:
-    """Whether a value is an integer, or a number made of symbols that are known."""
+def _is_told(node: Node, known: Mapping[str, str]) -> bool:
+    """Whether a node computes an integer, or a number of known symbols, and has no other effect."""
+    value: Any = node.meta.get("val")
+    if node.op != "call_function" or (isinstance(node.target, torch._ops.OperatorBase) and node.target not in SIZES):
+        return False
     if isinstance(value, SYMBOLIC):
-        return {str(symbol) for symbol in value.node.expr.free_symbols} <= known.keys()
+        every = parts(value.node.expr)
+        return all(type(e).__name__ in PRINTED or e.is_number for e in every) and {str(e) for e in every if e.is_Symbol} <= known.keys()
     return isinstance(value, int) and not isinstance(value, bool)

@@ -28,7 +28,7 @@ ROW: Final = 16
 OWN: Final = "val", "tensor_meta"
 """torch's metadata that is of the result of a node."""
 aten: Any = torch.ops.aten
-SIZES: Final = frozenset({aten.sym_size.int, aten.sym_numel.default})
+SHAPE_READERS: Final = frozenset({aten.sym_size.int, aten.sym_numel.default})
 """Ops that read the size of a tensor, which is the same however its rows lie."""
 
 Place = tuple[list[Any], Any]
@@ -144,7 +144,7 @@ def readers(node: Node, plan: GraphPartition) -> Iterator[Node]:
         seen.add(user)
         if plan.kinds.get(user) is NodeKind.GLUE:
             stack += list(user.users)
-        elif user.target not in SIZES:
+        elif user.target not in SHAPE_READERS:
             yield user
 
 
@@ -160,6 +160,8 @@ def _views(node: Node, plan: GraphPartition, row: int, padded: int) -> dict[Node
         for user in stack.pop().users:
             if plan.kinds.get(user) is not NodeKind.GLUE or user in found:
                 continue
+            if user.target is aten.as_strided.default:  # its arguments are strides
+                return None
             found[user] = []
             for value in results(user):
                 is_view = isinstance(value, torch.Tensor) and value.untyped_storage()._cdata == memory
