@@ -84,13 +84,15 @@ class Specialized(Executable):
         self._make = make
         self._base = base
         self._target = target
-        self._scheduled: dict[Facts, Specialization | None] = {base.facts: base, **(scheduled or {})}
+        self._scheduled = dict(scheduled or {})
         self._faults: list[str] = []
         self._inputs = len(fusion.inputs)
         self._integers = len(fusion.integers)
         integers = frozenset(fusion.integers)
         told = [e.free for tv in fusion.inputs for e in tv.shape]
         self._varying = integers.union(*(names for names in told if names & integers))
+        if self._varying.issuperset(fusion.dims):  # no call says more
+            self._scheduled[base.facts] = base
         self._runs: dict[Hashable, Executable] = {}  # by shapes; replaced, not emptied: others may read it
         self._lock = Lock()
         # neighbors in memory lie along last axes: vectors need a divisor of their extents
