@@ -1,7 +1,7 @@
 """Models through ``torch.compile(backend="taskfuse")``: right, how much of them, how fast, against eager and Inductor.
 
     python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--autotune] [--first-calls N] [--small] [--host] [--dynamic]
-        [--seconds 100] [--layers 2] [--alone] [--mode MODE] [--options JSON]
+        [--sizes 10] [--seconds 100] [--layers 2] [--alone] [--mode MODE] [--options JSON]
 
 Random weights, real widths, ``--layers`` blocks each. The columns of the table:
 
@@ -16,8 +16,8 @@ Random weights, real widths, ``--layers`` blocks each. The columns of the table:
 - *cold s*, *warm s*: those in processes of their own with empty caches, and with what these have left in them (``benchmarks/cold_compile.py``), with
   ``--first-calls N``, N models side by side. Imports are left out.
 
-``--dynamic``: one compilation with symbolic extents, then ten sizes of batch and, where weights do not say how long a sequence is, length, beside Inductor's
-``dynamic=True``: what was compiled at the first size and at the other nine, by kind: graphs, and specializations of kernels (docs/automatic.md); with
+``--dynamic``: one compilation with symbolic extents, then ``--sizes`` sizes of batch and, where weights do not say how long a sequence is, length, beside Inductor's
+``dynamic=True``: what was compiled at the first size and at the others, by kind: graphs, and specializations of kernels (docs/automatic.md); with
 ``--explain`` the ratio and the time at each size.
 ``--host`` runs the reference on the host, for small sizes: no times. ``--seconds`` bounds Inductor's compilation with max-autotune, which has a process of its
 own before it is taken from torch's caches here, and the models of first calls.
@@ -261,21 +261,19 @@ def measure(name: str, case: Case, given: Any, first: Mapping[Run, Seconds]) -> 
     return None if ratio is None else (ratio, tuned)
 
 
-SIZES = 10
-"""Sizes of a model with symbolic extents."""
 ANY_LENGTH = ("gpt2", "bert", "vit", "encoder", "dit")
 """Models whose weights do not say how long a sequence is."""
 
 
-def sizes_of(shape: Sequence[int], has_lengths: bool) -> list[tuple[int, int]]:
-    """Batches and lengths: the whole, and random ones, every other length a multiple of 8."""
+def sizes_of(shape: Sequence[int], has_lengths: bool, count: int) -> list[tuple[int, int]]:
+    """So many batches and lengths: the whole, and random ones, every other length a multiple of 8."""
     draw = random.Random(0)
     batch, length = shape[0], shape[1]
     found = [(batch, length)]
-    while len(found) < SIZES:
+    while len(found) < count:
         drawn = draw.randint(max(length // 4, 4), length)
         one = (draw.randint(2, 2 * batch), (drawn if len(found) % 2 else max(drawn // 8 * 8, 4)) if has_lengths else length)
-        if one not in found or 2 * batch <= SIZES:
+        if one not in found or 2 * batch <= count:
             found.append(one)
     return found
 
@@ -306,7 +304,7 @@ def dynamic(name: str, case: Case, given: Any) -> None:
     firsts: dict[str, list[float]] = {k: [] for k in by}
     times: dict[str, list[float]] = {k: [] for k in by}
     hosts: dict[str, list[float]] = {k: [] for k in by}
-    sizes = sizes_of(whole[0].shape, name in ANY_LENGTH)
+    sizes = sizes_of(whole[0].shape, name in ANY_LENGTH, given.sizes)
     for batch, length in sizes:
         parts = [torch.cat([x, x])[:batch] if k else torch.cat([x, x])[:batch, :length] for k, x in enumerate(whole)]
         inputs = tuple(x.clone(memory_format=torch.contiguous_format) for x in parts)  # a view would have a guard on what it is a view of
@@ -333,7 +331,7 @@ def dynamic(name: str, case: Case, given: Any) -> None:
     listeners[:] = []
     words = "batch and length" if name in ANY_LENGTH else "batch"
     (made, special), (more, later) = counts[0], counts[-1]
-    text = f"{name:9} {'right' if right else 'WRONG'} at {SIZES} sizes of {words}: ours {made} graphs, {more - made} more later"
+    text = f"{name:9} {'right' if right else 'WRONG'} at {len(sizes)} sizes of {words}: ours {made} graphs, {more - made} more later"
     text += f", {special} specializations, {later - special} more later{'' if given.host else called(firsts['ours'])}"
     if theirs:
         ratios = [b / a for a, b in zip(times["ours"], times["theirs"], strict=True)]
@@ -363,7 +361,8 @@ def main() -> int:
     line.add_argument("--explain", action="store_true")
     line.add_argument("--profile", action="store_true")
     line.add_argument("--mode", default="")
-    line.add_argument("--dynamic", action="store_true", help="ten sizes of batch and sequence, in one compilation")
+    line.add_argument("--dynamic", action="store_true", help="several sizes of batch and sequence, in one compilation")
+    line.add_argument("--sizes", type=int, default=10, help="how many of them")
     given = line.parse_args()
     models = named(given)
     given.warm, given.turns = True, 1  # of first calls
