@@ -16,9 +16,9 @@ Random weights, real widths, ``--layers`` blocks each. The columns of the table:
 - *cold s*, *warm s*: those in processes of their own with empty caches, and with what these have left in them (``benchmarks/cold_compile.py``), with
   ``--first-calls N``, N models side by side. Imports are left out.
 
-``--dynamic``: one compilation with symbolic extents, then ``--sizes`` sizes of batch and, where weights do not say how long a sequence is, length, beside Inductor's
-``dynamic=True``: what was compiled at the first size and at the others, by kind: graphs, and specializations of kernels (docs/automatic.md); with
-``--explain`` the ratio and the time at each size.
+``--dynamic``: one compilation with symbolic extents, then ``--sizes`` sizes of batch and, where weights do not say how long a sequence is, length, beside
+Inductor's ``dynamic=True``: what was compiled at the first size and at the others, by kind: graphs, and specializations of kernels (docs/automatic.md);
+with ``--explain`` the ratio and the time at each size.
 ``--host`` runs the reference on the host, for small sizes: no times. ``--seconds`` bounds Inductor's compilation with max-autotune, which has a process of its
 own before it is taken from torch's caches here, and the models of first calls.
 """
