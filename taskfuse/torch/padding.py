@@ -84,8 +84,8 @@ def _padded(graph: Graph, node: Node, plan: GraphPartition, made: dict[tuple[Nod
     product = target.tensor_us(float(size_hint(m)) * size_hint(n) * size_hint(k), x.element_size())
     if (target.torch.unaligned_factor - 1) * product < sum(target.alone_us(target.dram_us(2 * size)) for size in copies):
         return False
-    views = {} if exact or not more["n"] else _views(node, plan, n, n + more["n"])
-    if views is None:
+    views = {} if exact or not isinstance(n, int) else _views(node, plan, n, n + more["n"])
+    if views is None and more["n"]:
         return False
     with graph.inserting_before(node), z.fake_mode, torch.no_grad():
         factors = [_pad(graph, node, f, width, made) for f, width in zip(node.args, widths, strict=True)]
@@ -94,7 +94,7 @@ def _padded(graph: Graph, node: Node, plan: GraphPartition, made: dict[tuple[Nod
         part = _call(graph, node, aten.slice.Tensor, part, 1, 0, n, value=part.meta["val"][:, :n]) if more["n"] else part
         if exact:  # what is made of z is a view of this
             part = _call(graph, node, aten.clone.default, part, memory_format=torch.contiguous_format, value=z)
-    for view, places in views.items():
+    for view, places in (views or {}).items():
         found = [_viewed(part.meta["val"], old, at) for old, at in zip(results(view), places, strict=True)]
         view.meta["val"] = found if isinstance(view.meta["val"], list) else tuple(found) if isinstance(view.meta["val"], tuple) else found[0]
     node.replace_all_uses_with(part)
