@@ -352,3 +352,22 @@ def test_integers_are_expected_to_be_what_the_sizes_say(monkeypatch: pytest.Monk
     assert not searches
     specialized(kept(), sizes={"M": 64, "N": 64, "pos": 16}, cache=False).at({"M": 4, "N": 32, "pos": 5})
     assert {sizes["pos"] for sizes in searches} == {16}
+
+
+def test_extents_near_the_expected_ones_need_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tf.Fusion("scaled") as fusion:
+        fusion.add_output(tf.relu(tf.define_tensor(["M", 1024], name="x")) * 2)
+    run = specialized(fusion, sizes={"M": 4096})
+    found = [run.at({"M": m}) for m in (1024, 5000, 16384)]
+    assert all(one is run.at({"M": 4096}) for one in found)
+    assert not run.specializations
+    searches: list[Any] = []
+
+    def watched(fusion: tf.Fusion, **given: Any) -> None:
+        searches.append(given)
+
+    monkeypatch.setattr(specialization, "choose_segments", watched)
+    pickle.loads(pickle.dumps(run)).at({"M": 3000})
+    assert not searches
+    run.at({"M": 100_000})
+    assert searches
