@@ -84,7 +84,6 @@ class Instructions:
         self.sizes = {b.name: b.dtype.itemsize for b in kernel.buffers} | {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
         self.shapes = {b.name: b.shape for b in kernel.buffers} | {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)}
         self.definitions = {d.tensor: d for d in kernel.definitions}
-        self.thread = linear_thread(kernel)
         self._written: dict[tuple[Node, Holds], Place] = {}
         self._points: dict[str, Facts] = {}  # what is known of the points of boxes
 
@@ -201,7 +200,7 @@ class Instructions:
         """Registers of a thread, from one on, that hold a fragment."""
         if len(access.index) != 1:
             raise Open("registers of a fragment are not numbered consecutively", node)
-        lane, register = self.thread % (WARPGROUP if fragment.threads == WARPGROUP else WARP), sym("fragment.register")
+        lane, register = linear_thread(self.kernel) % (WARPGROUP if fragment.threads == WARPGROUP else WARP), sym("fragment.register")
         row, column = fragment.position(lane, register)
         at = dict(zip(names, (row, column), strict=True))
         return Place(

@@ -60,7 +60,7 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
     if hi is not None and hi < 0:
         return False
     found = facts.sign_memo.get(form)
-    if found is None and _is_attained(form, facts):
+    if found is None and is_attained(form, facts):
         found = facts.sign_memo[form] = False
     if found is None and lookups_of(form) and (near := facts.about(form.free)) is not facts:
         found = facts.sign_memo[form] = nonnegative(form, near)
@@ -73,9 +73,9 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
     return found
 
 
-def _is_attained(form: Expr, facts: Facts) -> bool:
-    """True only if no step of a search tells more of a form than its constant bounds: it is a sum of symbols that have such bounds, or none, and no assumed
-    form has a symbol of it."""
+def is_attained(form: Expr, facts: Facts) -> bool:
+    """True only if no step of a search tells more of a form, or of its sum with a constant, than its constant bounds: it is a sum of symbols that have such
+    bounds, or none, and no assumed form has a symbol of it."""
     terms, _ = linear_parts(form)
     ranges, forms = facts.ranges, facts.forms
     for term, _ in terms:
