@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import getitem
 from typing import Any, Self
 
@@ -20,10 +20,9 @@ from taskfuse.ir.combine import depends_on_order
 from taskfuse.ir.expr import MathExpr, Update, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Expr, eq, prove
+from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
-from taskfuse.schedule.copy import narrowed
 from taskfuse.torch.copies import COPY
 from taskfuse.torch.metadata import (
     SYMBOLIC,
@@ -36,10 +35,10 @@ from taskfuse.torch.metadata import (
     is_copied,
     members,
     meta_of,
-    quotient,
     results,
     row_major,
     same_places,
+    symbolic,
     symbols_of,
 )
 from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS, STATES
@@ -47,7 +46,7 @@ from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.reductions import PRODUCTS
 from taskfuse.torch.rules.table import INTO, rule_of
 from taskfuse.torch.rules.windows import CONVOLUTIONS
-from taskfuse.torch.worth import times
+from taskfuse.torch.worth import at_hints, times
 
 WRAPPERS = frozenset({"aten", "prims"})
 
@@ -105,13 +104,6 @@ class ImportedRegion:
     def typical(self) -> Fusion:
         """The fusion for the extents of the call for which torch traces: for expected times."""
         return at_hints(self.fusion, self.hints)
-
-
-def at_hints(fusion: Fusion, hints: Mapping[str, int]) -> Fusion:
-    """A fusion for one value of each symbol that has a hint."""
-    if not fusion.dims:
-        return fusion
-    return narrowed(fusion, [replace(d, min=hints[d.name], max=hints[d.name], multiple_of=1) if d.name in hints else d for d in fusion.dims.values()])
 
 
 def name_of(node: Node) -> tuple[str, str]:
@@ -181,11 +173,6 @@ def bound(node: Node, name: str, overload: str, value_of: Callable[[Any], Any]) 
     if name not in ARITHMETIC and any(isinstance(value, Quotient) for value in given.values()):
         raise Refused("a number is a quotient of extents")
     return AtenCall(name, overload, given, passed, outs_of(node), _read(node))
-
-
-def symbolic(value: Any) -> Expr | Quotient:
-    """An int, a ``SymInt`` or a ``SymFloat`` in the terms of a fusion. Raises :class:`Refused` for one that it cannot have."""
-    return quotient(value) if isinstance(value, torch.SymFloat) else integer(value)
 
 
 def _is_default(value: Any, argument: Any) -> bool:

@@ -130,6 +130,11 @@ def quotient(value: torch.SymFloat) -> Quotient:
     return Quotient(expression(numerator), expression(denominator))
 
 
+def symbolic(value: Any) -> Expr | Quotient:
+    """An int, a ``SymInt`` or a ``SymFloat`` in the terms of a fusion. Raises :class:`Refused` for one that it cannot have."""
+    return quotient(value) if isinstance(value, torch.SymFloat) else integer(value)
+
+
 def _rational(e: Any) -> Any:
     """A sympy expression of floats as an exact one, of integers."""
     match type(e).__name__:
