@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -22,6 +23,8 @@ INDEX_SYMBOLS = frozenset(p.index_name for p in INDEX_TYPES)
 _INDEX_WORDS = frozenset(name.partition(".")[0] for name in INDEX_SYMBOLS)
 NAMES = 1 << 12
 """The most names of which it is remembered whether they parse."""
+_OF_TILE = re.compile(r"tile\.[0-9]+")
+"""The symbols that number the elements of a tile in what a statement holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class Declarations:
         """True for a valid name in a kernel.
 
         A valid name parses back: it has the form of a symbol, is not a word of the grammar, does not begin like an index
-        (``threadIdx.``), and is not a symbol of a cursor.
+        (``threadIdx.``), numbers no elements of a tile (``tile.0``), and is not a symbol of a cursor.
         """
         if not _parses(name):
             return False
@@ -134,8 +137,9 @@ class Declarations:
 
 @lru_cache(NAMES)
 def _parses(name: str) -> bool:
-    """True for the form of a symbol that is no word of the grammar and no index."""
-    return SYMBOL_NAME.fullmatch(name) is not None and name not in RESERVED and name.partition(".")[0] not in _INDEX_WORDS
+    """True for the form of a symbol that is no word of the grammar, no index, and numbers no elements of a tile."""
+    is_symbol = SYMBOL_NAME.fullmatch(name) is not None and _OF_TILE.fullmatch(name) is None
+    return is_symbol and name not in RESERVED and name.partition(".")[0] not in _INDEX_WORDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,14 @@ class Inputs:
 
     Args:
         draw: each number has other values; except for 0, integers that are not used as indices take all values of their dtype, so that their sums wrap.
+
+    Attributes:
+        extents: these.
     """
 
     def __init__(self, kernel: Kernel, extents: Mapping[str, int], draw: int = 0) -> None:
         self._draw = draw
+        self.extents = extents
         self.tables = drawn_tables(kernel, extents)
         self.dtypes = {p.name: p.dtype for p in (*kernel.inputs, *(p for p in kernel.params if isinstance(p, ScalarParam)))}
         self.shapes = {p.name: tuple(int(evaluate(n, extents)) for n in p.shape) for p in kernel.inputs}

@@ -33,7 +33,10 @@ CONNECTIVES: Mapping[Elementwise, Callable[..., Expr]] = MappingProxyType(
 
 
 class Different(Exception):
-    """Two values differ, or no proof of their equality was found."""
+    """Two values differ, or no proof of their equality was found. Its text has the names of symbols without the mark that tells them from those of texts."""
+
+    def __str__(self) -> str:
+        return super().__str__().replace("'", "")
 
 
 class At(NamedTuple):

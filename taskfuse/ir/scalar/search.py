@@ -35,7 +35,7 @@ from taskfuse.ir.scalar.expr import (
     Xor,
     children,
     const,
-    sym,
+    private,
 )
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
@@ -84,6 +84,10 @@ def is_attained(form: Expr, facts: Facts) -> bool:
     return not forms or all([form.free.isdisjoint(assumed.free) for assumed in forms])
 
 
+_REMAINDER = private("remainder.").name
+"""What the names of symbols for remainders begin with: no text has such names."""
+
+
 def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
     """The form with a symbol of its range for each innermost remainder by a symbol that is divided again, or ``None``.
 
@@ -92,12 +96,12 @@ def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
     if not _has_remainder(form, False):
         return None
     found: dict[Expr, Expr] = {}
-    taken = sum(name.startswith("remainder.") for name in facts.ranges)
+    taken = sum(name.startswith(_REMAINDER) for name in facts.ranges)
 
     def written(e: Expr, divided: bool) -> Expr:
         match e:
             case Mod(a, b) if divided and not isinstance(b, Const) and not _divides(a) and nonnegative(sub(b, ONE), facts):
-                return found.setdefault(e, sym(f"remainder.{taken + len(found)}"))
+                return found.setdefault(e, private(f"remainder.{taken + len(found)}"))
             case FloorDiv() | Mod():
                 return rebuild(e, lambda x: written(x, True))
             case _:
