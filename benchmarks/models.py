@@ -104,10 +104,10 @@ class Block(nn.Module):
 class GPT2(nn.Module):
     """Embeddings, causal blocks, a loss over a vocabulary."""
 
-    def __init__(self, vocabulary: int, width: int, heads: int, length: int) -> None:
+    def __init__(self, vocabulary: int, width: int, heads: int, length: int, blocks: int = 2) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks = nn.Sequential(*(Block(width, heads, True, True, "tanh") for _ in range(2)))
+        self.blocks = nn.Sequential(*(Block(width, heads, True, True, "tanh") for _ in range(blocks)))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 
     def forward(self, tokens: Any) -> Any:
@@ -214,19 +214,26 @@ class DiTBlock(nn.Module):
 
 
 class DiT(nn.Module):
-    """Two such blocks."""
+    """Such blocks."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, blocks: int = 2) -> None:
         super().__init__()
-        self.a, self.b = DiTBlock(width, heads), DiTBlock(width, heads)
+        self.blocks = nn.ModuleList(DiTBlock(width, heads) for _ in range(blocks))
 
     def forward(self, x: Any, c: Any) -> Any:
-        return self.b(self.a(x, c), c)
+        for block in self.blocks:
+            x = block(x, c)
+        return x
 
 
-def encoder(width: int, heads: int) -> nn.Module:
+def encoder(width: int, heads: int, blocks: int = 2) -> nn.Module:
     """``nn.TransformerEncoderLayer``, without dropout."""
-    return nn.Sequential(*(nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True) for _ in range(2)))
+    return repeated(lambda: nn.TransformerEncoderLayer(width, heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True), blocks)
+
+
+def repeated(block: Callable[[], nn.Module], times: int) -> nn.Module:
+    """Blocks one after another."""
+    return nn.Sequential(*(block() for _ in range(times)))
 
 
 Case = tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]]]
@@ -250,17 +257,23 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     found.add_argument("--train", action="store_true")
     found.add_argument("--dtype", default="bfloat16")
     found.add_argument("--small", action="store_true")
+    found.add_argument("--layers", type=int, default=2, help="blocks of each model")
     found.add_argument("--options", default="{}", help="of the backend, as JSON")
     return found
 
 
 def named(given: argparse.Namespace) -> dict[str, Case]:
     """The models that are named; all, if none are."""
-    return {name: case for name, case in cases(given.small).items() if not given.names or name in given.names}
+    return {name: case for name, case in cases(given.small, given.layers).items() if not given.names or name in given.names}
 
 
-def cases(small: bool) -> dict[str, Case]:
-    """The models by name: how each is made, and its inputs."""
+def cases(small: bool, layers: int = 2) -> dict[str, Case]:
+    """The models by name: how each is made, and its inputs.
+
+    Args:
+        small: of sizes for tests on the host.
+        layers: the blocks of those at real widths, but for Mixtral, which is one block.
+    """
     s = 8 if small else 1
 
     def x(*shape: int) -> Callable[[], tuple[Any, ...]]:
@@ -272,17 +285,17 @@ def cases(small: bool) -> dict[str, Case]:
     w, length = 64, 16
     if not small:
         return {
-            "llama": (lambda: Llama(4096, 32, 8, 14336, 1024), x(2, 1024, 4096)),
-            "gpt2": (lambda: GPT2(50257, 768, 12, 1024), tokens(50257, 8, 1024)),
-            "bert": (lambda: nn.Sequential(*(Block(1024, 16, False, False, "none") for _ in range(2))), x(16, 512, 1024)),
-            "vit": (lambda: nn.Sequential(*(Block(1024, 16, False, True, "none") for _ in range(2))), x(32, 197, 1024)),
-            "convnext": (lambda: nn.Sequential(ConvNeXtBlock(384), ConvNeXtBlock(384)), x(32, 384, 28, 28)),
-            "mixer": (lambda: nn.Sequential(MixerBlock(196, 768), MixerBlock(196, 768)), x(64, 196, 768)),
-            "t5": (lambda: nn.Sequential(T5Block(1024, 16, 2816, 512), T5Block(1024, 16, 2816, 512)), x(8, 512, 1024)),
-            "resnet": (lambda: nn.Sequential(Bottleneck(512, 128), Bottleneck(512, 128)), x(64, 512, 28, 28)),
+            "llama": (lambda: Llama(4096, 32, 8, 14336, 1024, layers), x(2, 1024, 4096)),
+            "gpt2": (lambda: GPT2(50257, 768, 12, 1024, layers), tokens(50257, 8, 1024)),
+            "bert": (lambda: repeated(lambda: Block(1024, 16, False, False, "none"), layers), x(16, 512, 1024)),
+            "vit": (lambda: repeated(lambda: Block(1024, 16, False, True, "none"), layers), x(32, 197, 1024)),
+            "convnext": (lambda: repeated(lambda: ConvNeXtBlock(384), layers), x(32, 384, 28, 28)),
+            "mixer": (lambda: repeated(lambda: MixerBlock(196, 768), layers), x(64, 196, 768)),
+            "t5": (lambda: repeated(lambda: T5Block(1024, 16, 2816, 512), layers), x(8, 512, 1024)),
+            "resnet": (lambda: repeated(lambda: Bottleneck(512, 128), layers), x(64, 512, 28, 28)),
             "mixtral": (lambda: Mixtral(1024, 3584, 8), x(2, 1024, 1024)),
-            "dit": (lambda: DiT(1152, 16), lambda: (torch.randn(16, 256, 1152), torch.randn(16, 1152))),
-            "encoder": (lambda: encoder(768, 12), x(16, 512, 768)),
+            "dit": (lambda: DiT(1152, 16, layers), lambda: (torch.randn(16, 256, 1152), torch.randn(16, 1152))),
+            "encoder": (lambda: encoder(768, 12, layers), x(16, 512, 768)),
         }
     return {
         "llama": (lambda: Llama(w, 4, 2, 96, length), x(2, length, w)),

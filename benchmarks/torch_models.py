@@ -1,9 +1,9 @@
 """Models through ``torch.compile(backend="taskfuse")``: right, how much of them, how fast, against eager and Inductor.
 
     python benchmarks/torch_models.py [NAME ...] [--train] [--dtype bfloat16] [--autotune] [--first-calls N] [--small] [--host] [--dynamic]
-        [--seconds 100] [--alone] [--mode MODE] [--options JSON]
+        [--sizes 10] [--seconds 100] [--layers 2] [--alone] [--mode MODE] [--options JSON]
 
-Random weights, real widths, two blocks each. The columns of the table:
+Random weights, real widths, ``--layers`` blocks each. The columns of the table:
 
 - *right*: by torch's own rule (``torch._dynamo.utils.same``): as close to the model in float64 as eager is, within a factor.
 - *fused*, *chosen*, *lacks*: the shares of the ops that compute, convolutions left out, that are in fusions; that taskfuse has fusions of, but leaves to torch,
@@ -16,9 +16,11 @@ Random weights, real widths, two blocks each. The columns of the table:
 - *cold s*, *warm s*: those in processes of their own with empty caches, and with what these have left in them (``benchmarks/cold_compile.py``), with
   ``--first-calls N``, N models side by side. Imports are left out.
 
-``--dynamic``: one compilation with symbolic extents, then ten sizes of batch and, where weights do not say how long a sequence is, length, beside Inductor's
-``dynamic=True``: what was compiled at the first size and at the other nine, by kind: graphs, and specializations of kernels (docs/automatic.md).
-``--host`` runs the reference on the host, for small sizes: no times. ``--seconds`` bounds each compilation with max-autotune, and the models of first calls.
+``--dynamic``: one compilation with symbolic extents, then ``--sizes`` sizes of batch and, where weights do not say how long a sequence is, length, beside
+Inductor's ``dynamic=True``: what was compiled at the first size and at the others, by kind: graphs, and specializations of kernels (docs/automatic.md);
+with ``--explain`` the ratio and the time at each size.
+``--host`` runs the reference on the host, for small sizes: no times. ``--seconds`` bounds Inductor's compilation with max-autotune, which has a process of its
+own before it is taken from torch's caches here, and the models of first calls.
 """
 
 from __future__ import annotations
@@ -27,14 +29,15 @@ import copy
 import cProfile
 import json
 import math
+import os
 import pstats
 import random
 import signal
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -117,24 +120,38 @@ def profile(name: str, run: Callable[[], Any]) -> None:
         print(f"    host {spent / 50 * 1e6:7.1f} us x{count / 50:g} {'/'.join(file.split('/')[-2:])}:{line} {function[:70]}")
 
 
-class Late(Exception):
-    """A compilation took too long."""
-
-
-@contextmanager
-def at_most(seconds: float) -> Generator[None]:
-    """Raise :class:`Late` in a block that takes longer."""
-
-    def late(*_: Any) -> None:
-        raise Late
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, 0 if math.isinf(seconds) else seconds)
+def tuned_apart(name: str, given: Any) -> float | None:
+    """The seconds of a first call with Inductor's max-autotune, in a process of its own, which leaves what it finds in the caches; ``None``: it was ended after
+    ``given.seconds``. A compilation that ends in the middle would leave torch's recorded graphs unusable."""
+    flags = [f"--{flag}" for flag in ("train", "small") if getattr(given, flag)]
+    command = [sys.executable, __file__, name, "--tune", "--dtype", given.dtype, "--layers", str(given.layers), *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True)
     try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        lines = process.communicate(timeout=None if math.isinf(given.seconds) else given.seconds)[0].splitlines()
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # and those that it has started
+        process.communicate()
+        return None
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command[1:])} ended with {process.returncode}")
+    return float(lines[-1])
+
+
+def tune(case: Case, given: Any) -> None:
+    """Print the seconds of a first call with Inductor's max-autotune."""
+    model, inputs = prepared(case, given)
+    start = time.perf_counter()
+    step(torch.compile(model, mode="max-autotune"), inputs, given.train)
+    torch.cuda.synchronize()
+    print(time.perf_counter() - start, flush=True)
+
+
+def prepared(case: Case, given: Any) -> tuple[Any, tuple[Any, ...]]:
+    """A model and its inputs in a dtype, on the GPU or the host."""
+    device, dtype = ("cpu" if given.host else "cuda"), getattr(torch, given.dtype)
+    torch.manual_seed(0)
+    model = case[0]().to(device=device, dtype=dtype)
+    return model, tuple(x.to(device=device, dtype=dtype if x.is_floating_point() else None) for x in case[1]())
 
 
 def pair(ours: float | None, theirs: float | None, digits: int = 0) -> str:
@@ -163,10 +180,7 @@ def measure(name: str, case: Case, given: Any, first: Mapping[Run, Seconds]) -> 
     Args:
         first: the seconds of first calls.
     """
-    device, dtype = ("cpu" if given.host else "cuda"), getattr(torch, given.dtype)
-    torch.manual_seed(0)
-    model = case[0]().to(device=device, dtype=dtype)
-    inputs = tuple(x.to(device=device, dtype=dtype if x.is_floating_point() else None) for x in case[1]())
+    model, inputs = prepared(case, given)
     exact = step(copy.deepcopy(model).double(), tuple(x.double() if x.is_floating_point() else x for x in inputs), given.train)
     want = [t.clone() for t in step(model, inputs, given.train)]
     reports: list[GraphReport] = []
@@ -214,18 +228,19 @@ def measure(name: str, case: Case, given: Any, first: Mapping[Run, Seconds]) -> 
     tuning: dict[str, float] = {}
     if given.autotune:
         for column, by in {"tuned: ours": backend, **({} if given.alone else {"theirs tuned": "inductor"})}.items():
-            if "tuned: ours" in tuning:  # an interrupted compilation may leave torch's recorded graphs unusable
-                found["tuned: ours"] = f"{statistics.median([timed(runs['tuned: ours'])() for _ in range(23)][3:]):.0f}"
-            run = steps(torch.compile(model, backend=by, mode="max-autotune"), inputs, given.train)
             try:
-                with at_most(given.seconds):
-                    tuning[column], right = begun(run)
-                runs[column] = run
-                found["right"] = found["right"] if right else f"WRONG {column}"
+                seconds = tuned_apart(name, given) if by == "inductor" else math.nan
+                if seconds is None:
+                    found[column] = "late"
+                    continue
+                run = steps(torch.compile(model, backend=by, mode="max-autotune"), inputs, given.train)
+                here, right = begun(run)
             except Exception as error:
-                found[column] = "late" if is_late(error) else "failed"
-                runs.pop("tuned: ours", None)
+                found[column] = "failed"
                 print(f"  {name}, {column}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
+                continue
+            runs[column], tuning[column] = run, here if math.isnan(seconds) else seconds
+            found["right"] = found["right"] if right else f"WRONG {column}"
         found["tuned s"] = pair(tuning.get("tuned: ours"), tuning.get("theirs tuned"), 1)
     times: dict[str, list[float]] = {k: [] for k in runs}
     for turn in range(23):
@@ -246,30 +261,19 @@ def measure(name: str, case: Case, given: Any, first: Mapping[Run, Seconds]) -> 
     return None if ratio is None else (ratio, tuned)
 
 
-def is_late(error: BaseException | None) -> bool:
-    """Whether an error is :class:`Late`, or of one."""
-    while error is not None:
-        if isinstance(error, Late):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
-
-
-SIZES = 10
-"""Sizes of a model with symbolic extents."""
 ANY_LENGTH = ("gpt2", "bert", "vit", "encoder", "dit")
 """Models whose weights do not say how long a sequence is."""
 
 
-def sizes_of(shape: Sequence[int], has_lengths: bool) -> list[tuple[int, int]]:
-    """Batches and lengths: the whole, and random ones, every other length a multiple of 8."""
+def sizes_of(shape: Sequence[int], has_lengths: bool, count: int) -> list[tuple[int, int]]:
+    """So many batches and lengths: the whole, and random ones, every other length a multiple of 8."""
     draw = random.Random(0)
     batch, length = shape[0], shape[1]
     found = [(batch, length)]
-    while len(found) < SIZES:
+    while len(found) < count:
         drawn = draw.randint(max(length // 4, 4), length)
         one = (draw.randint(2, 2 * batch), (drawn if len(found) % 2 else max(drawn // 8 * 8, 4)) if has_lengths else length)
-        if one not in found or 2 * batch <= SIZES:
+        if one not in found or 2 * batch <= count:
             found.append(one)
     return found
 
@@ -278,11 +282,8 @@ def dynamic(name: str, case: Case, given: Any) -> None:
     """Print whether a model is right at several sizes of batch and sequence, what was compiled after the first one, and, on a GPU, the times."""
     from torch._dynamo.utils import counters, same
 
-    device, dtype = ("cpu" if given.host else "cuda"), getattr(torch, given.dtype)
-    torch.manual_seed(0)
-    model = case[0]().to(device=device, dtype=dtype)
+    model, whole = prepared(case, given)
     finer = copy.deepcopy(model).double()
-    whole = tuple(x.to(device=device, dtype=dtype if x.is_floating_point() else None) for x in case[1]())
     reports: list[GraphReport] = []
     listeners[:] = [reports.append]
     torch._dynamo.reset()
@@ -302,7 +303,8 @@ def dynamic(name: str, case: Case, given: Any) -> None:
     right, counts, theirs = True, list[tuple[int, int]](), list[int]()
     firsts: dict[str, list[float]] = {k: [] for k in by}
     times: dict[str, list[float]] = {k: [] for k in by}
-    sizes = sizes_of(whole[0].shape, name in ANY_LENGTH)
+    hosts: dict[str, list[float]] = {k: [] for k in by}
+    sizes = sizes_of(whole[0].shape, name in ANY_LENGTH, given.sizes)
     for batch, length in sizes:
         parts = [torch.cat([x, x])[:batch] if k else torch.cat([x, x])[:batch, :length] for k, x in enumerate(whole)]
         inputs = tuple(x.clone(memory_format=torch.contiguous_format) for x in parts)  # a view would have a guard on what it is a view of
@@ -325,16 +327,20 @@ def dynamic(name: str, case: Case, given: Any) -> None:
             turns = [{k: timed(run)() for k, run in runs.items()} for _ in range(8)]
             for k in by:
                 times[k].append(statistics.median(turn[k] for turn in turns[2:]))
+                hosts[k].append(host_time(runs[k]))
     listeners[:] = []
     words = "batch and length" if name in ANY_LENGTH else "batch"
     (made, special), (more, later) = counts[0], counts[-1]
-    text = f"{name:9} {'right' if right else 'WRONG'} at {SIZES} sizes of {words}: ours {made} graphs, {more - made} more later"
+    text = f"{name:9} {'right' if right else 'WRONG'} at {len(sizes)} sizes of {words}: ours {made} graphs, {more - made} more later"
     text += f", {special} specializations, {later - special} more later{'' if given.host else called(firsts['ours'])}"
     if theirs:
         ratios = [b / a for a, b in zip(times["ours"], times["theirs"], strict=True)]
         text += f"; theirs {theirs[0]} graphs, {sum(theirs[1:])} more later{called(firsts['theirs'])}"
         slowest = sizes[ratios.index(min(ratios))]
         text += f"; theirs/ours {statistics.geometric_mean(ratios):.2f}, least {min(ratios):.2f} at {slowest[0]} x {slowest[1]}"
+        text += f"; host us: {pair(statistics.median(hosts['ours']), statistics.median(hosts['theirs']))}"
+        whole_us = [f"{b / a:.2f} ({a:.0f} us)" for a, b in zip(times["ours"], times["theirs"], strict=True)]
+        text += f"; by size {', '.join(whole_us)}" if given.explain else ""
     print(text, flush=True)
 
 
@@ -349,18 +355,24 @@ def main() -> int:
     line.add_argument("--host", action="store_true")
     line.add_argument("--alone", action="store_true", help="without Inductor")
     line.add_argument("--autotune", action="store_true", help="also max-autotune of both")
-    line.add_argument("--seconds", type=float, default=math.inf, help="most of a compilation with max-autotune; no first calls of new models after these")
+    line.add_argument("--seconds", type=float, default=math.inf, help="most of Inductor's max-autotune; no first calls of new models after these")
     line.add_argument("--first-calls", dest="together", type=int, default=0, help="also cold and warm processes, of so many models side by side")
+    line.add_argument("--tune", action="store_true", help="only the seconds of Inductor's max-autotune")
     line.add_argument("--explain", action="store_true")
     line.add_argument("--profile", action="store_true")
     line.add_argument("--mode", default="")
-    line.add_argument("--dynamic", action="store_true", help="ten sizes of batch and sequence, in one compilation")
+    line.add_argument("--dynamic", action="store_true", help="several sizes of batch and sequence, in one compilation")
+    line.add_argument("--sizes", type=int, default=10, help="how many of them")
     given = line.parse_args()
     models = named(given)
     given.warm, given.turns = True, 1  # of first calls
     first = {name: medians(found) for name, found in side_by_side(list(models), given)} if given.together else {}
     ratios: list[float] = []
     tuned: list[float] = []
+    if given.tune:
+        for case in models.values():
+            tune(case, given)
+        return 0
     if not given.dynamic:
         print(row({name: name for name in COLUMNS}))
     for name, case in models.items():

@@ -1,8 +1,9 @@
 """Which ops of models become fusions, at their real widths, on any machine: graphs are made of tensors without elements, and nothing runs.
 
-    python benchmarks/torch_plans.py [NAME ...] [--train] [--dtype bfloat16] [--small] [--explain] [--compile] [--options JSON]
+    python benchmarks/torch_plans.py [NAME ...] [--train] [--dtype bfloat16] [--small] [--explain] [--compile] [--dynamic] [--options JSON]
 
 Columns as those of ``benchmarks/torch_models.py``. ``--compile`` also compiles the fusions, for an H200: how long that takes, and the times that are expected.
+``--dynamic``: extents are symbols, and what is expected is for those of the inputs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from taskfuse.torch.compilation import GraphReport, copied, ops_of, planned_regi
 from taskfuse.torch.decompositions import decompositions
 from taskfuse.torch.fates import NUMBER, NodeKind
 from taskfuse.torch.in_place import take_copies
+from taskfuse.torch.numbers import fold_numbers
 from taskfuse.torch.partition import PartitionLimits, planned
 from taskfuse.torch.program import GraphProgram
 from taskfuse.torch.reports import Report
@@ -36,6 +38,7 @@ def plan(name: str, case: Case, given: Any) -> None:
     from torch._functorch.aot_autograd import aot_module_simplified, make_boxed_func
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     found: list[GraphReport] = []
     fusions = 0
@@ -43,12 +46,14 @@ def plan(name: str, case: Case, given: Any) -> None:
     def planned_only(kind: str) -> Callable[..., Any]:
         def compiler(gm: Any, _: Any) -> Any:
             nonlocal fusions
-            made = planned(gm.graph, PartitionLimits("cpu", **{k: v for k, v in json.loads(given.options).items() if k in ("products", "least", "most")}))
-            take_copies(gm.graph, made)
+            own = copied(gm)  # what is folded is in no forward of a module
+            fold_numbers(own.graph)
+            made = planned(own.graph, PartitionLimits("cpu", **{k: v for k, v in json.loads(given.options).items() if k in ("products", "least", "most")}))
+            take_copies(own.graph, made)
             fusions += len(made.regions)
             if given.compile:
                 print(f"  {kind}: {compiled(gm)}", flush=True)
-            found.append(GraphReport(kind, ops_of(gm, made), frozenset(n.name for n in made.able), {}, 0.0, GraphProgram("", {})))
+            found.append(GraphReport(kind, ops_of(own, made), frozenset(n.name for n in made.able), {}, 0.0, GraphProgram("", {})))
             return make_boxed_func(gm.forward)
 
         return compiler
@@ -66,7 +71,7 @@ def plan(name: str, case: Case, given: Any) -> None:
         )
 
     torch._dynamo.reset()
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv() if given.dynamic else None):
         dtype = getattr(torch, given.dtype)
         torch.set_default_dtype(dtype)
         try:
@@ -74,7 +79,7 @@ def plan(name: str, case: Case, given: Any) -> None:
         finally:
             torch.set_default_dtype(torch.float32)
         inputs = tuple(x.to(dtype=dtype if x.is_floating_point() else None) for x in case[1]())
-        step(torch.compile(model, backend=chosen), inputs, given.train)
+        step(torch.compile(model, backend=chosen, dynamic=True if given.dynamic else None), inputs, given.train)
     r = Report(tuple(found))
     print(f"{name:9} coverage {r.coverage:4.0%} of {r.could:4.0%} fusions {fusions:3}", flush=True)
     if given.explain:
@@ -93,10 +98,10 @@ def compiled(gm: Any) -> str:
         text = str(region.fusion)
         start = time.process_time()
         if text not in known:
-            known[text] = tf.compile(region.fusion, "cuda", target="H200", cache=False).schedule
+            known[text] = tf.compile(region.fusion, "cuda", target="H200", cache=False, sizes=region.sizes).schedule
             seconds.append((time.process_time() - start, ", ".join(tv.name for tv in region.fusion.outputs)))
         us += known[text].us
-        bound += roofline(region.fusion, Sizes(region.fusion, None, H200))
+        bound += roofline(region.fusion, Sizes(region.fusion, region.sizes, H200))
     longest = max(seconds, default=(0.0, ""))
     whole = f"{len(seconds)} different fusions in {sum(s for s, _ in seconds):.1f} s of a processor, the longest in {longest[0]:.1f} s"
     return f"{whole} ({longest[1]}); all fusions {us:.0f} us expected, rooflines {bound:.0f} us"
@@ -106,6 +111,7 @@ def main() -> int:
     """Run what the command line says."""
     line = parser(__doc__)
     line.add_argument("--explain", action="store_true", help="also which ops are left to torch, and why")
+    line.add_argument("--dynamic", action="store_true", help="symbolic extents")
     line.add_argument("--compile", action="store_true", help="also compile the fusions, for an H200")
     given = line.parse_args()
     for name, case in named(given).items():

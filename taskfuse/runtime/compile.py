@@ -72,7 +72,8 @@ def compile(
             between functions stay float32, with one rounding at the end (:func:`taskfuse.widened`). Ignored for kernels and segmented fusions.
         float32_products: ``"ieee"``: products of float32 matrices round as float32 does; others: as sums of three, six or nine products of bfloat16 on tensor
             cores, with the errors given at :func:`taskfuse.split_products`. Ignored for kernels and segmented fusions.
-        sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any.
+        sizes: values of the fusion's dimensions for the cost models of automatic schedules; the kernels run with any. Extents near them are no reason to
+            specialize.
         specialize: schedule again at a call, for the divisors and bounds of its extents (docs/automatic.md); if false, the kernels for all extents run
             all calls for which they are proved.
         budget: seconds for the search for an automatic schedule of several kernels, computed from its work, so that the result is the same on every machine;

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 32
 """The most sets of facts for which a fusion is scheduled. Calls with other facts run an existing schedule."""
+NEAR: Final = 4
+"""How many times as great or as small as the size that a schedule was chosen for an extent may be that is no reason for another one."""
 SHAPES: Final = 4096
 """The most shapes whose executables are cached."""
 SMALL: Final = 1 / 64
@@ -57,6 +59,7 @@ class Specialized(Executable):
         base: the specialization for all extents, with the dimensions of ``fusion`` as facts.
         target: the GPU that schedules are chosen for.
         scheduled: the specialization for each set of facts; ``None``: one for each length of its reduced rows.
+        given: the dimensions whose sizes the caller expects: extents near them, but for those of reduced rows, have no bounds as facts.
     """
 
     __slots__ = (
@@ -64,6 +67,7 @@ class Specialized(Executable):
         "_base",
         "_faults",
         "_fusion",
+        "_given",
         "_inputs",
         "_integers",
         "_lock",
@@ -77,7 +81,13 @@ class Specialized(Executable):
     )
 
     def __init__(
-        self, fusion: Fusion, make: Maker, base: Specialization, target: Target, scheduled: Mapping[Facts, Specialization | None] | None = None
+        self,
+        fusion: Fusion,
+        make: Maker,
+        base: Specialization,
+        target: Target,
+        scheduled: Mapping[Facts, Specialization | None] | None = None,
+        given: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(base.run.backend, base.run.schedule)
         self._fusion = fusion
@@ -85,12 +95,15 @@ class Specialized(Executable):
         self._base = base
         self._target = target
         self._scheduled = dict(scheduled or {})
+        self._given = given
         self._faults: list[str] = []
         self._inputs = len(fusion.inputs)
         self._integers = len(fusion.integers)
         integers = frozenset(fusion.integers)
         told = [e.free for tv in fusion.inputs for e in tv.shape]
         self._varying = integers.union(*(names for names in told if names & integers))
+        if given or self._varying.issuperset(fusion.dims):  # calls of which no more is said
+            self._scheduled[base.facts] = base
         self._runs: dict[Hashable, Executable] = {}  # by shapes; replaced, not emptied: others may read it
         self._lock = Lock()
         # neighbors in memory lie along last axes: vectors need a divisor of their extents
@@ -207,6 +220,9 @@ class Specialized(Executable):
                 return Dim(d.name, 0, 0)
             bound = 1 << max(size - 1, 0).bit_length()
             multiple = lcm(d.multiple_of, gcd(size, self._width)) if d.name in self._aligned else d.multiple_of
+            chosen = self._base.sizes[d.name]
+            if d.name in self._given and d.name not in self._reduced and chosen <= NEAR * size <= NEAR * NEAR * chosen:
+                return Dim(d.name, d.positive.min, d.max, multiple, d.bound)
             return Dim(d.name, d.positive.min, bound if d.max is None else min(bound, d.max), multiple, d.bound)
 
         return tuple(fact(d) for d in self._fusion.dims.values())
@@ -225,10 +241,10 @@ class Specialized(Executable):
             return tuple(self._faults)
 
     def _schedule(self, facts: Facts, exact: Facts, extents: Mapping[str, int]) -> Specialization:
-        """The specialization for new facts. The cost models get the length of reduced rows, and the greatest value of other extents."""
-        typical = Sizes(self._fusion, {name: size for name, size in extents.items() if name not in self._varying}, self._target)
+        """The specialization for new facts. The cost models get the length of reduced rows, the greatest value of other extents, and of
+        integers what the kernels for all extents were chosen for."""
         sizes = {d.name: extents[d.name] if d.name in self._reduced or d.max is None else d.max for d in facts}
-        sizes |= {name: typical(sym(name)) for name in self._varying}
+        sizes |= {name: max(d.min, d.near(self._base.sizes[name], extents)) for name, d in self._fusion.dims.items() if name in self._varying}
         key, chosen = facts, None
         if facts not in self._scheduled:  # else it is known that rows of one length gain
             chosen = self._plan(facts, sizes)
@@ -291,7 +307,7 @@ class Specialized(Executable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         with self._lock:
-            return Specialized, (self._fusion, self._make, self._base, self._target, dict(self._scheduled))
+            return Specialized, (self._fusion, self._make, self._base, self._target, dict(self._scheduled), self._given)
 
     def __repr__(self) -> str:
         return f"Specialized({self._fusion.name!r}, {len(self.specializations)} specializations, backend={self.backend!r})"
@@ -301,4 +317,4 @@ def specialized(fusion: Fusion, make: Maker, run: Executable, sizes: Mapping[str
     """An executable that specializes ``fusion``; ``run`` is the one for all extents, scheduled for ``sizes``."""
     extent = Sizes(fusion, sizes, target)
     base = Specialization(tuple(fusion.dims.values()), {name: extent(sym(name)) for name in fusion.dims}, run)
-    return Specialized(copy_fusion(fusion)[0], make, base, target)
+    return Specialized(copy_fusion(fusion)[0], make, base, target, given=frozenset(sizes or ()))

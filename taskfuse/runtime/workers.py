@@ -35,6 +35,7 @@ from taskfuse.ops.reduce import sum as sum_over
 from taskfuse.options import cores, read_options, set_variables, variables
 from taskfuse.runtime.compile import compile
 from taskfuse.runtime.decision_cache import packed, restored
+from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import Maker
 from taskfuse.target import DEFAULT
 
@@ -52,6 +53,7 @@ class _Request:
     fusion: Fusion
     text: str
     arguments: Mapping[str, Any]
+    sizes: Mapping[str, int]
     answer: Future[Any] = field(default_factory=Future[Any])
 
     def read(self, stream: BufferedRWPair) -> Any:
@@ -112,7 +114,7 @@ class _Pool:
                     return
                 request = heappop(self._left)[2]
             try:
-                pickle.dump((sys.path, variables(), request.text, request.arguments), stream)
+                pickle.dump((sys.path, variables(), request.text, request.arguments, dict(request.sizes)), stream)
                 stream.flush()
                 result = request.read(stream)
             except Exception:  # what a process writes as it ends need not be a pickle: any error of reading it
@@ -194,7 +196,23 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
-def compiled_elsewhere(fusions: Sequence[Fusion], arguments: Mapping[str, Any], processes: int, *, fewest: int = FEWEST) -> list[Future[Any]]:
+def compiled_for(fusion: Fusion, arguments: Mapping[str, Any], sizes: Mapping[str, int]) -> Executable:
+    """The executable of a fusion that will be called with extents near ``sizes``: it is scheduled for them, and its specialization for them made.
+
+    Args:
+        arguments: of :func:`taskfuse.compile`.
+        sizes: values of dimensions, or of some.
+    """
+    run = compile(fusion, **arguments, sizes=sizes)
+    if fusion.dims and sizes.keys() >= fusion.dims.keys():
+        with suppress(TaskfuseError):  # the call itself says what is wrong with them
+            run.at(sizes)
+    return run
+
+
+def compiled_elsewhere(
+    fusions: Sequence[Fusion], arguments: Mapping[str, Any], processes: int, *, fewest: int = FEWEST, sizes: Sequence[Mapping[str, int]] = ()
+) -> list[Future[Any]]:
     """The executable of each fusion, or its error, made by several processes while the caller does something else; ``None`` for those that it must compile.
 
     Each process takes the next fusion when it has finished one, the largest first.
@@ -203,9 +221,10 @@ def compiled_elsewhere(fusions: Sequence[Fusion], arguments: Mapping[str, Any], 
         arguments: of :func:`taskfuse.compile`.
         processes: their number; 0: the number of cores, at most 16.
         fewest: fewer fusions are left to the caller.
+        sizes: of each fusion, those of :func:`compiled_for`; none are given if all extents are constant.
     """
     pool = start(processes) if len(fusions) >= fewest else None
-    requests = [_Request(fusion, str(fusion), arguments) for fusion in fusions]
+    requests = [_Request(fusion, str(fusion), arguments, sizes[k] if sizes else {}) for k, fusion in enumerate(fusions)]
     if pool is None:
         for request in requests:
             request.answer.set_result(None)
@@ -251,7 +270,7 @@ def _work(end: socket.socket) -> None:
     stream = end.makefile("rwb")
     while True:
         try:
-            path, environment, text, arguments = pickle.load(stream)
+            path, environment, text, arguments, sizes = pickle.load(stream)
         except (EOFError, TimeoutError):
             return
         sys.path[:] = path
@@ -259,7 +278,7 @@ def _work(end: socket.socket) -> None:
         content: object = None
         try:
             fusion = parse_fusion(text)
-            result: Any = compile(fusion, **arguments)
+            result: Any = compiled_for(fusion, arguments, sizes)
             if not (arguments.get("debug") or arguments.get("unsafe")):
                 content = packed(result, fusion, read_options())
         except TaskfuseError as error:

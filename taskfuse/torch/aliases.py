@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from taskfuse.torch.metadata import parts
+
 
 @dataclass(frozen=True, slots=True)
 class Alias:
@@ -81,10 +83,6 @@ def _is_simple(number: Any, symbols: Collection[str]) -> bool:
     """Whether a number is an integer, or sums and products of known symbols."""
     if not isinstance(number, torch.SymInt):
         return True
-    return all(type(e).__name__ in ("Symbol", "Add", "Mul") or e.is_Integer for e in _parts(number.node.expr)) and {
+    return all(type(e).__name__ in ("Symbol", "Add", "Mul") or e.is_Integer for e in parts(number.node.expr)) and {
         str(s) for s in number.node.expr.free_symbols
     } <= set(symbols)
-
-
-def _parts(e: Any) -> list[Any]:
-    return [e, *(part for arg in e.args for part in _parts(arg))]

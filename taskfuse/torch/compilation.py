@@ -16,10 +16,8 @@ from torch.fx import Graph, GraphModule, Node
 
 from taskfuse.collector import SEARCH
 from taskfuse.errors import TaskfuseError
-from taskfuse.ir.fusion import Fusion
-from taskfuse.runtime.compile import compile
 from taskfuse.runtime.progress import AGAIN, Progress
-from taskfuse.runtime.workers import FEWEST, compiled_elsewhere
+from taskfuse.runtime.workers import FEWEST, compiled_elsewhere, compiled_for
 from taskfuse.torch.aliases import aliases
 from taskfuse.torch.biases import separate_biases
 from taskfuse.torch.fates import GraphPartition, NodeKind
@@ -28,6 +26,7 @@ from taskfuse.torch.in_place import leave_copies, take_copies, without_overwriti
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.measuring import Measurement
 from taskfuse.torch.metadata import Refused, members
+from taskfuse.torch.numbers import fold_numbers
 from taskfuse.torch.padding import has_odd_rows, pad_products
 from taskfuse.torch.partition import PartitionLimits, emitted, outputs_of, planned
 from taskfuse.torch.passed_views import with_passed_views
@@ -63,8 +62,8 @@ Listener = Callable[[GraphReport], None]
 listeners: list[Listener] = []
 """Called with the report of every compiled graph; see :func:`taskfuse.torch.explain`."""
 
-Key = tuple[str, str]
-"""A fusion as text, and the settings."""
+Key = tuple[str, str, tuple[tuple[str, int], ...]]
+"""A fusion as text, the settings, and the extents that it is expected to be called with."""
 _known: dict[Key, Compiled] = {}
 _asked: dict[Key, Future[Any]] = {}
 """Fusions that other processes compile."""
@@ -185,6 +184,7 @@ def planned_regions(gm: GraphModule, settings: Settings) -> tuple[GraphPartition
     limits = _limits(settings)
     known: dict[Any, str | None] = {}
     with SEARCH:
+        fold_numbers(gm.graph)
         plan = planned(gm.graph, limits, known)
         if pad_products(gm.graph, plan, settings.device) | separate_states(gm.graph, plan) | separate_biases(gm.graph, plan):
             plan = planned(gm.graph, limits, known)
@@ -224,7 +224,7 @@ def _regions(gm: GraphModule, plan: GraphPartition) -> dict[int, ImportedRegion]
 
 
 def _keys(regions: dict[int, ImportedRegion], settings: Settings) -> dict[int, Key]:
-    return {number: (region.text, settings.tag) for number, region in regions.items()}
+    return {number: (region.text, settings.tag, tuple(sorted(region.sizes.items()))) for number, region in regions.items()}
 
 
 def _ask(regions: dict[int, ImportedRegion], settings: Settings, *, is_last: bool) -> None:
@@ -232,9 +232,9 @@ def _ask(regions: dict[int, ImportedRegion], settings: Settings, *, is_last: boo
     if settings.run != "kernels":
         return
     keys = _keys(regions, settings)
-    new = {own: regions[number].fusion for number, own in keys.items() if own not in _known and own not in _asked}
-    fewest = FEWEST if is_last else 1
-    answers = compiled_elsewhere(list(new.values()), _arguments(settings), settings.processes, fewest=fewest)
+    new = {own: regions[number] for number, own in keys.items() if own not in _known and own not in _asked}
+    fusions, sizes = [region.fusion for region in new.values()], [region.sizes for region in new.values()]
+    answers = compiled_elsewhere(fusions, _arguments(settings), settings.processes, fewest=FEWEST if is_last else 1, sizes=sizes)
     _asked.update(zip(new, answers, strict=True))
 
 
@@ -250,7 +250,7 @@ def _compiled(plan: GraphPartition, regions: dict[int, ImportedRegion], settings
             progress(f"{done} of {len(new)} fusions of a graph compiled")
 
         for own, region in new.items():
-            result = _made(region.fusion, own, settings, report)
+            result = _made(region, own, settings, report)
             if isinstance(result, TaskfuseError):
                 made[own] = result
             else:
@@ -270,13 +270,13 @@ def _compiled(plan: GraphPartition, regions: dict[int, ImportedRegion], settings
     return found
 
 
-def _made(fusion: Fusion, own: Key, settings: Settings, report: Callable[[], None]) -> Any:
-    """The executable of a fusion, ``None`` for the reference, or the error. ``report`` is called now and then while another process compiles."""
+def _made(region: ImportedRegion, own: Key, settings: Settings, report: Callable[[], None]) -> Any:
+    """The executable of a region, ``None`` for the reference, or the error. ``report`` is called now and then while another process compiles."""
     if settings.run == "reference":
         return None
     asked = _asked.pop(own, None)
     result = None if asked is None else _waited(asked, report)
-    return _one(fusion, _arguments(settings)) if result is None else result
+    return _one(region, _arguments(settings)) if result is None else result
 
 
 def _waited(answer: Future[Any], report: Callable[[], None]) -> Any:
@@ -295,9 +295,9 @@ def _arguments(settings: Settings) -> dict[str, Any]:
     return {"backend": backend, "numerics": settings.numerics, "budget": settings.budget, "cache": settings.cache}
 
 
-def _one(fusion: Fusion, arguments: dict[str, Any]) -> Any:
+def _one(region: ImportedRegion, arguments: dict[str, Any]) -> Any:
     try:
-        return compile(fusion, **arguments)
+        return compiled_for(region.fusion, arguments, region.sizes)
     except TaskfuseError as error:
         return error
 

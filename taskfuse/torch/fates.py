@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from taskfuse.torch.metadata import results
+from taskfuse.torch.metadata import results, size_hint
 
 NUMBER = "it is a number"
 """Why torch runs a node whose value is not a tensor."""
@@ -130,10 +130,6 @@ def op_name(node: Node) -> str:
     return "" if schema is None else schema.name.split("::")[1]
 
 
-USUAL = 1024
-"""The value of a symbolic extent in comparisons, which decide only which ops are fused."""
-
-
 def elements(node: Node) -> int:
-    """The elements of a tensor, where symbolic extents count as :data:`USUAL`."""
-    return max((prod(e if isinstance(e, int) else USUAL for e in v.shape) for v in results(node) if isinstance(v, torch.Tensor)), default=0)
+    """The elements of a tensor; where extents are symbols, in the call for which torch traces."""
+    return max((prod(map(size_hint, v.shape)) for v in results(node) if isinstance(v, torch.Tensor)), default=0)

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import torch
 from torch.fx import Node
+from torch.fx.node import map_aggregate
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.combine import depends_on_order
@@ -23,13 +24,29 @@ from taskfuse.ir.scalar import eq, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import cast, copy, define_integer, define_scalar, define_tensor, full
 from taskfuse.torch.copies import COPY
-from taskfuse.torch.metadata import Meta, Refused, has_rows, integer, is_copied, members, meta_of, results, row_major, same_places, symbols_of
+from taskfuse.torch.metadata import (
+    SYMBOLIC,
+    Meta,
+    Quotient,
+    Refused,
+    has_rows,
+    hints_of,
+    integer,
+    is_copied,
+    members,
+    meta_of,
+    results,
+    row_major,
+    same_places,
+    symbolic,
+    symbols_of,
+)
 from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS, STATES
 from taskfuse.torch.rules.call import AtenCall, Made
 from taskfuse.torch.rules.reductions import PRODUCTS
 from taskfuse.torch.rules.table import INTO, rule_of
 from taskfuse.torch.rules.windows import CONVOLUTIONS
-from taskfuse.torch.worth import times
+from taskfuse.torch.worth import at_hints, times
 
 WRAPPERS = frozenset({"aten", "prims"})
 
@@ -38,6 +55,9 @@ BY_SCHEDULE = frozenset((*ATTENTION, *GRADIENTS)) | CONVOLUTIONS
 
 COPIED = BY_SCHEDULE | PRODUCTS
 """Ops whose schedules have the copy engine load inputs."""
+
+ARITHMETIC = frozenset({"add", "sub", "rsub", "mul", "div"})
+"""Ops that take quotients of extents as numbers, such as the correction of a variance."""
 
 SLOWER = "expected times: "
 """The beginning of a reason that does not rule a fusion out, but says that it does not pay."""
@@ -55,6 +75,7 @@ class ImportedRegion:
         outputs: the nodes whose tensors are its outputs, in order.
         nodes: what it computes, views and constants included.
         restrided: by output, whether torch's strides differ from those that the fusion stores.
+        hints: the symbols as they are in the call for which torch traces; without those that depend on data.
     """
 
     fusion: Fusion
@@ -64,6 +85,7 @@ class ImportedRegion:
     outputs: tuple[Node, ...]
     nodes: tuple[Node, ...]
     restrided: tuple[bool, ...]
+    hints: Mapping[str, int]
     _text: list[str] = field(init=False, repr=False, compare=False, default_factory=list[str])
 
     @property
@@ -72,6 +94,16 @@ class ImportedRegion:
         if not self._text:
             self._text.append(str(self.fusion))
         return self._text[0]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The extents of the fusion in that call."""
+        return {name: self.hints[name] for name in self.fusion.dims if name in self.hints}
+
+    @property
+    def typical(self) -> Fusion:
+        """The fusion for the extents of the call for which torch traces: for expected times."""
+        return at_hints(self.fusion, self.hints)
 
 
 def name_of(node: Node) -> tuple[str, str]:
@@ -104,7 +136,7 @@ def _meta(value: Any, is_read: bool) -> Meta | None:
         return None
 
 
-def made(node: Node, value_of: Callable[[Node], Any]) -> list[TensorView | None]:
+def made(node: Node, value_of: Callable[[Any], Any]) -> list[TensorView | None]:
     """The results of a node in the current fusion.
 
     Raises:
@@ -125,7 +157,7 @@ def made(node: Node, value_of: Callable[[Node], Any]) -> list[TensorView | None]
     return [None if out is None or y is None else _checked(y, out) for y, out in zip(each, call.outs, strict=True)]
 
 
-def bound(node: Node, name: str, overload: str, value_of: Callable[[Node], Any]) -> AtenCall:
+def bound(node: Node, name: str, overload: str, value_of: Callable[[Any], Any]) -> AtenCall:
     """The arguments of a node by the names of the schema."""
     given: dict[str, Any] = {}
     passed: set[str] = set()
@@ -138,6 +170,8 @@ def bound(node: Node, name: str, overload: str, value_of: Callable[[Node], Any])
         given[argument.name] = _value(value, value_of)
         if (own or argument.name in node.kwargs) and not _is_default(value, argument) and argument.name not in INTO:
             passed.add(argument.name)
+    if name not in ARITHMETIC and any(isinstance(value, Quotient) for value in given.values()):
+        raise Refused("a number is a quotient of extents")
     return AtenCall(name, overload, given, passed, outs_of(node), _read(node))
 
 
@@ -147,14 +181,12 @@ def _is_default(value: Any, argument: Any) -> bool:
     return value is argument.default_value or (type(value) is type(argument.default_value) and value == argument.default_value)
 
 
-def _value(value: Any, value_of: Callable[[Node], Any]) -> Any:
+def _value(value: Any, value_of: Callable[[Any], Any]) -> Any:
     match value:
-        case Node():
+        case Node() | torch.SymInt() | torch.SymFloat():
             return value_of(value)
         case list() | tuple():
             return [_value(v, value_of) for v in members(value)]
-        case torch.SymInt():
-            return integer(value)
         case complex():
             raise Refused("an argument is complex")
         case _:
@@ -188,9 +220,11 @@ def refusal(node: Node, known: dict[Any, str | None]) -> str | None:
 def _key(value: Any) -> Any:
     if isinstance(value, Node):
         val = value.meta.get("val")  # higher-order ops have none
-        return meta_of(val) if isinstance(val, torch.Tensor) else integer(val) if isinstance(val, torch.SymInt | int) else val.__class__.__name__
+        return meta_of(val) if isinstance(val, torch.Tensor) else symbolic(val) if isinstance(val, (int, *SYMBOLIC)) else val.__class__.__name__
     if isinstance(value, list | tuple):
         return tuple(map(_key, members(value)))
+    if isinstance(value, SYMBOLIC):
+        return symbolic(value)
     return value.__class__.__name__, value
 
 
@@ -214,7 +248,7 @@ def _trial(node: Node, outs: Sequence[Meta | None]) -> str | None:
         if torch.are_deterministic_algorithms_enabled() and any(map(_has_order, trial.fusion.exprs())):
             return "torch.use_deterministic_algorithms(True): its updates have no order"
         if trial.fusion.outputs and trial.fusion.inputs and name_of(node)[0] not in BY_SCHEDULE:  # its times are those of a schedule
-            ours, theirs = times(trial.fusion)
+            ours, theirs = times(at_hints(trial.fusion, trial.hints))
             if ours > theirs:
                 return f"{SLOWER}{ours:.0f} us as a fusion, {theirs:.0f} us by torch"
     except Refused as error:
@@ -237,6 +271,7 @@ class Importer:
         lies: whether strides of all inputs are declared: convolutions depend on the memory format of channels. Without it, those of inputs are whose axes are
             not in memory in their order: kernels take them so. Rows with gaps between them are loaded as they are, and share their kernel with others.
         equal: nodes in whose place another one is passed, the tensor of which is the same.
+        hints: as those of :class:`ImportedRegion`.
     """
 
     name: str
@@ -246,6 +281,7 @@ class Importer:
     values: dict[Node, Any] = field(default_factory=dict[Node, Any])
     tensors: list[Node] = field(default_factory=list[Node])
     numbers: list[Node] = field(default_factory=list[Node])
+    hints: dict[str, int] = field(default_factory=dict[str, int])
 
     def __post_init__(self) -> None:
         self.fusion = Fusion(self.name)
@@ -257,8 +293,11 @@ class Importer:
     def __exit__(self, *exc: object) -> None:
         self.fusion.__exit__(*exc)
 
-    def value_of(self, node: Node) -> Any:
-        """What stands for a node: a tensor that was made, a new input, or an expression."""
+    def value_of(self, node: Node | torch.SymInt | torch.SymFloat) -> Any:
+        """What stands for a node, a tensor that was made, a new input or an expression; or for a number."""
+        if not isinstance(node, Node):
+            self.declare(node)
+            return symbolic(node)
         node = self.equal.get(node, node)
         if node not in self.values:
             self.values[node] = self._input(node)
@@ -266,15 +305,16 @@ class Importer:
 
     def declare(self, value: Any) -> None:
         """The symbols of a tensor's extents as dimensions."""
+        self.hints |= hints_of(value)
         for name, dim in symbols_of(value):
             if name not in self.fusion.dims:
                 self.fusion.add_dim(dim)
 
     def _input(self, node: Node) -> Any:
         value = node.meta.get("val")
-        if isinstance(value, torch.SymInt):
+        if isinstance(value, SYMBOLIC):
             self.declare(value)
-            return integer(value)
+            return symbolic(value)
         if isinstance(value, int):
             return value
         if not isinstance(value, torch.Tensor):
@@ -366,7 +406,7 @@ def imported(nodes: Iterable[Node], outputs: Sequence[Node], expand: Callable[[N
             fusion.dims.pop(name, None)
     if integers:
         return _with_integers(tuple(done), outputs, integers, lies)
-    return ImportedRegion(fusion, tuple(building.tensors), tuple(building.numbers), (), tuple(outputs), tuple(done), restrided)
+    return ImportedRegion(fusion, tuple(building.tensors), tuple(building.numbers), (), tuple(outputs), tuple(done), restrided, building.hints)
 
 
 def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Sequence[str], lies: bool) -> ImportedRegion:
@@ -379,13 +419,15 @@ def _with_integers(nodes: Sequence[Node], outputs: Sequence[Node], integers: Seq
         for node in nodes:
             building.add(node)
         restrided = tuple(building.add_output(node) for node in outputs)
-    return ImportedRegion(building.fusion, tuple(building.tensors), tuple(building.numbers), tuple(integers), tuple(outputs), tuple(nodes), restrided)
+    tensors, numbers = tuple(building.tensors), tuple(building.numbers)
+    return ImportedRegion(building.fusion, tensors, numbers, tuple(integers), tuple(outputs), tuple(nodes), restrided, building.hints)
 
 
 def _values(node: Node) -> list[Any]:
     found: list[Any] = []
     for n in (node, *node.all_input_nodes):
-        found += [v for v in results(n) if isinstance(v, torch.Tensor | torch.SymInt)]
+        found += [v for v in results(n) if isinstance(v, (torch.Tensor, *SYMBOLIC))]
+    map_aggregate((node.args, node.kwargs), lambda a: found.append(a) if isinstance(a, SYMBOLIC) else None)
     return found
 
 

@@ -1,6 +1,7 @@
 """torch's metadata of a value of a graph, in taskfuse's terms: dtype, extents and strides as expressions, device.
 
-No ``SymInt`` is ever compared or converted here: that would add a guard to the compiled function. Its sympy expression is read instead.
+No ``SymInt`` is ever compared or converted here: that would add a guard to the compiled function. Its sympy expression is read instead, and for choices what
+it is in the call for which torch traces (:func:`size_hint`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from math import lcm, prod
+from typing import Any, Final, cast
 
 import torch
 from torch.fx import Node
@@ -24,6 +26,13 @@ NAMES = {"float8_e4m3fn": "float8_e4m3"}
 
 LARGEST = 1 << 62
 """From here on, a bound means unbounded."""
+
+USUAL = 1024
+"""The value of an extent that depends on data, in choices."""
+
+
+SYMBOLIC: Final = torch.SymInt, torch.SymFloat
+"""Numbers that are expressions of symbols."""
 
 
 class Refused(Exception):
@@ -104,6 +113,52 @@ def expression(e: Any) -> Expr:
             raise Refused(f"an extent is {e}")
 
 
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """A Python float that is a quotient of two integers, which may be extents."""
+
+    numerator: Expr
+    denominator: Expr
+
+
+def quotient(value: torch.SymFloat) -> Quotient:
+    """A ``SymFloat`` as a quotient. Raises :class:`Refused` if it is none.
+
+    Sums, products and quotients of quotients are one, which is rounded once, where Python rounds each.
+    """
+    numerator, denominator = _rational(value.node.expr).together().as_numer_denom()
+    return Quotient(expression(numerator), expression(denominator))
+
+
+def symbolic(value: Any) -> Expr | Quotient:
+    """An int, a ``SymInt`` or a ``SymFloat`` in the terms of a fusion. Raises :class:`Refused` for one that it cannot have."""
+    return quotient(value) if isinstance(value, torch.SymFloat) else integer(value)
+
+
+def _rational(e: Any) -> Any:
+    """A sympy expression of floats as an exact one, of integers."""
+    match type(e).__name__:
+        case "IntTrueDiv" | "FloatTrueDiv":
+            return _rational(e.args[0]) / _rational(e.args[1])
+        case "ToFloat":
+            return e.args[0]
+        case "Add":
+            return sum(map(_rational, e.args))
+        case "Mul":
+            return prod(map(_rational, e.args))
+        case _ if e.is_Float and float(e).is_integer():
+            return int(e)
+        case _ if e.is_integer:
+            return e
+        case _:
+            raise Refused(f"a number is {e}")
+
+
+def parts(e: Any) -> list[Any]:
+    """A sympy expression, and all that it is made of."""
+    return [e, *(part for arg in e.args for part in parts(arg))]
+
+
 def _folded(args: Sequence[Any], join: Callable[[Expr, Expr], IntLike]) -> Expr:
     first, *rest = map(expression, args)
     for e in rest:
@@ -124,14 +179,50 @@ def meta_of(value: Any) -> Meta:
 
 
 def symbols_of(value: Any) -> Iterator[tuple[str, Dim]]:
-    """The free symbols of a fake tensor, or of a ``SymInt``, with the facts that torch knows: its ranges."""
-    numbers = [*value.shape, *value.stride(), value.storage_offset()] if isinstance(value, torch.Tensor) else [value]
-    for number in numbers:
-        if isinstance(number, torch.SymInt):
-            ranges = number.node.shape_env.var_to_range
+    """The free symbols of a fake tensor, or of a number, with the facts that torch knows: its ranges, and what divides it."""
+    for number in _numbers(value):
+        if isinstance(number, SYMBOLIC):
+            env: Any = number.node.shape_env
+            divisors = _divisors(env)
             for symbol in sorted(number.node.expr.free_symbols, key=str):
-                known = ranges.get(symbol)
-                yield str(symbol), Dim(str(symbol), _least(known), _most(known))
+                known = env.var_to_range.get(symbol)
+                yield str(symbol), Dim(str(symbol), _least(known), _most(known), divisors.get(symbol, 1))
+
+
+def _divisors(env: Any) -> dict[Any, int]:
+    """The symbols that guards say are multiples, and of what."""
+    found: dict[Any, int] = {}
+    for remainder in env.divisible:
+        symbol, divisor = remainder.args
+        if symbol.is_Symbol and divisor.is_Integer:
+            found[symbol] = lcm(found.get(symbol, 1), int(divisor))
+    return found
+
+
+def size_hint(number: Any, otherwise: int = USUAL) -> int:
+    """An integer, or what a ``SymInt`` is in the call for which torch traces: for choices that may be wrong elsewhere, but only cost time there.
+
+    Args:
+        otherwise: in place of what depends on data.
+    """
+    known = number.node.hint if isinstance(number, torch.SymInt) else number
+    return known if isinstance(known, int) else otherwise
+
+
+def hints_of(value: Any) -> dict[str, int]:
+    """The free symbols of a fake tensor, or of a number, as they are in the call for which torch traces; without those that depend on data."""
+    found: dict[str, int] = {}
+    for number in _numbers(value):
+        if isinstance(number, SYMBOLIC):
+            env: Any = number.node.shape_env
+            known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
+            found |= {str(symbol): int(known[symbol]) for symbol in number.node.expr.free_symbols if symbol in known and known[symbol].is_Integer}
+    return found
+
+
+def _numbers(value: Any) -> list[Any]:
+    """The extents, strides and offset of a fake tensor; or a number."""
+    return [*value.shape, *value.stride(), value.storage_offset()] if isinstance(value, torch.Tensor) else [value]
 
 
 def _least(known: Any) -> int:

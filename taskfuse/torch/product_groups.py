@@ -173,7 +173,7 @@ def _times(group: Sequence[Node], plan: GraphPartition) -> Times | None:
     """Expected microseconds of a group, and of torch's ops; ``None`` if no scheduler of products takes it."""
 
     def fusion(nodes: Sequence[Node], outputs: Sequence[Node]) -> Fusion:
-        return imported(nodes, outputs, lambda n: plan.kinds[n] is NodeKind.GLUE).fusion
+        return imported(nodes, outputs, lambda n: plan.kinds[n] is NodeKind.GLUE).typical
 
     try:
         if op_name(group[0]) in (*ATTENTION, *GRADIENTS):

@@ -115,7 +115,7 @@ class _Writer:
                 return value.name
             case None | bool() | str():
                 return repr(value)
-            case torch.SymInt():
+            case torch.SymInt() | torch.SymFloat():
                 return _expression(value.node.expr, self.symbols)
             case int():
                 return repr(int(value))

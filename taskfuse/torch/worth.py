@@ -11,8 +11,9 @@ fusion is expected to multiply faster than torch does: what it gains is what fol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import wraps
 from typing import Final, ParamSpec, cast
 
@@ -23,6 +24,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.runtime.memory_order import in_memory_order
+from taskfuse.schedule.copy import narrowed
 from taskfuse.schedulers.attention import offer as attention_offer
 from taskfuse.schedulers.back_to_back import find as find_chain
 from taskfuse.schedulers.back_to_back import offer as back_to_back_offer
@@ -42,6 +44,13 @@ DIGITS: Final = 8
 algorithm, the same on every machine."""
 PASS: Final = 12
 """Instructions of a pass per element: assumed, not measured."""
+
+
+def at_hints(fusion: Fusion, hints: Mapping[str, int]) -> Fusion:
+    """A fusion for one value of each symbol that has a hint."""
+    if not fusion.dims:
+        return fusion
+    return narrowed(fusion, [replace(d, min=hints[d.name], max=hints[d.name], multiple_of=1) if d.name in hints else d for d in fusion.dims.values()])
 
 
 def times(fusion: Fusion) -> tuple[float, float]:

@@ -128,6 +128,28 @@ def test_one_symbolic_extent() -> None:
         torch._dynamo.config.error_on_recompile = before
 
 
+def test_a_loss_over_odd_rows_of_symbolic_extents() -> None:
+    """A vocabulary whose rows are not multiples of 16 bytes: padded for all batches and lengths, with gradients, and slices of the logits written back."""
+    table = torch.nn.Parameter(torch.randn(5003, 256, device="cuda", dtype=torch.bfloat16) / 16)
+
+    def loss(tokens: Any) -> Any:
+        scores = torch.nn.functional.embedding(tokens, table) @ table.t()
+        return torch.nn.functional.cross_entropy(scores[:, :-1].reshape(-1, 5003).float(), tokens[:, 1:].reshape(-1))
+
+    reports: list[Any] = []
+    listeners.append(reports.append)
+    try:
+        run = torch.compile(loss, backend=backend, dynamic=True, options={"strict": True, "cache": False})
+        for shape in ((8, 512), (3, 77), (5, 600)):
+            tokens = torch.randint(5003, shape, device="cuda")
+            (got,), (want,) = (torch.autograd.grad(f(tokens), [table]) for f in (run, loss))
+            torch.testing.assert_close(got, want, atol=1e-3, rtol=5e-2)
+    finally:
+        listeners.remove(reports.append)
+    assert len(reports) == 2
+    assert all(any(op.startswith("aten.constant_pad_nd") for _, op, _, _ in report.ops) for report in reports)
+
+
 def test_recorded_graphs_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that finds its graphs records them; here the process is the same one, without what Dynamo knows."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))

@@ -331,3 +331,43 @@ def test_another_integer_specializes_nothing() -> None:
     assert not any("pos" in str(s.facts[2]) and s.facts[2] != kept().dims["pos"] for s in run.specializations)
     with pytest.raises(InputError, match="pos is 65; it must be at least 0, at most N where N is 64"):
         run(x, 65)
+
+
+@pytest.mark.usefixtures("all_sizes")
+def test_integers_are_expected_to_be_what_the_sizes_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Extents that they alone decide make no specialization; beside others, cost models assume the value that was given."""
+    with tf.Fusion("flat") as flat:
+        n = tf.define_integer("n", 1)
+        flat.add_output(tf.relu(tf.define_tensor([n * 4], name="x")) * n)
+    run = specialized(flat, sizes={"n": 512})
+    searches: list[Any] = []
+    search = specialization.choose_segments
+
+    def watched(fusion: tf.Fusion, **given: Any) -> Any:
+        searches.append(given["sizes"])
+        return search(fusion, **given)
+
+    monkeypatch.setattr(specialization, "choose_segments", watched)
+    assert run.at({"n": 100}).schedule is run.schedule
+    assert not searches
+    specialized(kept(), sizes={"M": 64, "N": 64, "pos": 16}, cache=False).at({"M": 4, "N": 32, "pos": 5})
+    assert {sizes["pos"] for sizes in searches} == {16}
+
+
+def test_extents_near_the_expected_ones_need_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tf.Fusion("scaled") as fusion:
+        fusion.add_output(tf.relu(tf.define_tensor(["M", 1024], name="x")) * 2)
+    run = specialized(fusion, sizes={"M": 4096})
+    found = [run.at({"M": m}) for m in (1024, 5000, 16384)]
+    assert all(one is run.at({"M": 4096}) for one in found)
+    assert not run.specializations
+    searches: list[Any] = []
+
+    def watched(fusion: tf.Fusion, **given: Any) -> None:
+        searches.append(given)
+
+    monkeypatch.setattr(specialization, "choose_segments", watched)
+    pickle.loads(pickle.dumps(run)).at({"M": 3000})
+    assert not searches
+    run.at({"M": 100_000})
+    assert searches

@@ -38,6 +38,17 @@ def test_executables_and_errors_come_back() -> None:
     assert isinstance(third, TaskfuseError)
 
 
+def test_symbolic_extents_come_with_what_a_call_is_expected_to_need() -> None:
+    """The schedule is for the expected sizes, and a call with them finds its specialization."""
+    with tf.Fusion("f") as made:
+        made.add_output(tf.define_tensor(["N"], name="x") + 1.0)
+    (answer,) = compiled_elsewhere([made], ARGUMENTS, 2, fewest=1, sizes=[{"N": 1 << 20}])
+    run = answer.result(60)
+    (special,) = run.specializations
+    assert special.facts[0].multiple_of == 4
+    assert run.at({"N": 1 << 20}) is special.run
+
+
 def test_few_fusions_are_compiled_here() -> None:
     assert compiled([fusion(1.0)] * (FEWEST - 1), {}, 8) == [None] * (FEWEST - 1)
     assert compiled([fusion(1.0)] * FEWEST, {}, 1) == [None] * FEWEST

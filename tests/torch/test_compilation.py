@@ -50,7 +50,7 @@ def test_the_fusions_of_the_graph_that_follows_are_compiled_side_by_side(monkeyp
             happened.append("waited")
             return "an executable"
 
-    def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int) -> list[Any]:
+    def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int, sizes: object) -> list[Any]:
         happened.extend("asked" for _ in fusions)
         asked.extend(map(str, fusions))
         return [Answer() for _ in fusions]
@@ -87,7 +87,7 @@ def test_a_line_says_how_far_other_processes_are(monkeypatch: pytest.MonkeyPatch
         def __call__(self, text: str) -> None:
             lines.append(text)
 
-    def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int) -> list[Any]:
+    def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int, sizes: object) -> list[Any]:
         return [Answer() for _ in fusions]
 
     monkeypatch.setattr(compilation, "compiled_elsewhere", elsewhere)
@@ -106,7 +106,7 @@ def test_the_graph_that_follows_is_planned_once_unless_it_changes(changed: bool,
         planned.append(gm)
         return of(gm, settings)
 
-    def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int) -> list[Any]:
+    def elsewhere(fusions: Sequence[object], arguments: object, processes: int, *, fewest: int, sizes: object) -> list[Any]:
         return [Future[Any]() for _ in fusions]
 
     def made(fusion: object, own: object, settings: object, report: object) -> None:

@@ -133,3 +133,15 @@ def test_sums_in_any_order_are_left_to_torch_where_results_must_not_depend_on_it
     assert reasons[0] is not None
     assert "deterministic" in reasons[0]
     assert reasons[1:] == [None] * 2
+
+
+def test_quotients_of_extents_are_numbers() -> None:
+    """As Python floats, they do not promote; torch computes with them in float32."""
+
+    def function(x: Any, n: Any) -> Any:
+        rows = x.shape[0]
+        mean = x.shape[0] * 12 / 12
+        return x.exp() * (rows / (rows - 1)), n + mean / (mean - 1.0), x.to(HALF) * (1.0 / mean) * 3
+
+    check(function, torch.randn(50, 3), torch.arange(3), symbolic=True, fusions=3)
+    check(lambda x: x.exp() ** (x.shape[0] / 3) + x.shape[0] ** 0.5, torch.rand(5, 3), symbolic=True)

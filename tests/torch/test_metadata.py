@@ -8,7 +8,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import taskfuse as tf
 from taskfuse.ir.scalar import const, sym
-from taskfuse.torch.metadata import Refused, dtype_of, expression, integer, meta_of, row_major, same_places, symbols_of, torch_dtype
+from taskfuse.torch.metadata import Refused, dtype_of, expression, hints_of, integer, meta_of, row_major, same_places, size_hint, symbols_of, torch_dtype
 from tests.torch.graphs import traced
 
 
@@ -29,6 +29,8 @@ def test_extents_are_expressions_and_no_guard_is_added() -> None:
     assert meta.dtype is tf.float32
     dims = dict(symbols_of(values[0]))
     assert [d.min for d in dims.values()] == [2, 2]
+    assert hints_of(values[0]) == dict(zip(dims, (4, 3), strict=True))
+    assert [size_hint(n) for n in (*values[0].shape, values[0].shape[0] * 2 - 1, 7)] == [4, 3, 7, 7]
     assert len(env.guards) == before
 
 

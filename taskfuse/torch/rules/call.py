@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from taskfuse.dtypes import DType, float32
+from taskfuse.dtypes import DType, float32, float64
 from taskfuse.errors import shown
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ops import broadcast_to, cast
-from taskfuse.torch.metadata import Meta, Refused, dtype_of, members, torch_dtype
+from taskfuse.ops import broadcast_to, cast, div, full
+from taskfuse.torch.metadata import Meta, Quotient, Refused, dtype_of, members, torch_dtype
 
 Value = Any
-"""A tensor, an expression, a Python number, a dtype of torch, a list of these, or ``None``."""
+"""A tensor, an expression, a quotient of expressions, a Python number, a dtype of torch, a list of these, or ``None``."""
 
 Made = TensorView | tuple[TensorView | None, ...]
 
@@ -124,6 +124,13 @@ def converted(x: TensorView, dtype: DType) -> TensorView:
     return x if x.dtype is dtype else cast(x, dtype)
 
 
+def filled(value: Expr | Quotient, dtype: DType) -> TensorView:
+    """A number of extents as a tensor without dimensions; a quotient is rounded as Python's floats are, and then to the dtype."""
+    if isinstance(value, Expr):
+        return full([], value, dtype)
+    return converted(div(full([], value.numerator, float64), full([], value.denominator, float64)), dtype)
+
+
 def widened(x: TensorView) -> TensorView:
     """``x`` in the dtype that torch computes in: one rounding follows, at the end of an op."""
     return converted(x, x.dtype.compute)
@@ -142,6 +149,8 @@ def promoted(values: Sequence[Value]) -> DType:
             kinds.append(torch.empty((1,) * min(len(v.shape), 1), dtype=torch_dtype(v.dtype), device="meta"))
         elif isinstance(v, Expr):
             kinds.append(0)
+        elif isinstance(v, Quotient):
+            kinds.append(1.0)
         elif isinstance(v, bool | int | float):
             kinds.append(v)
     found = kinds[0]
@@ -154,5 +163,5 @@ def promoted(values: Sequence[Value]) -> DType:
 
 def computed_in(dtype: DType, values: Sequence[Value]) -> DType:
     """The dtype of an elementwise op's operands: numbers beside 16-bit floats are not rounded to these, as torch computes in float32."""
-    has_numbers = any(isinstance(v, float) for v in values)
+    has_numbers = any(isinstance(v, float | Quotient) for v in values)
     return float32 if dtype.is_float and dtype.bits < 32 and has_numbers else dtype

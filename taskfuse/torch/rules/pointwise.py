@@ -13,16 +13,16 @@ from taskfuse import ops
 from taskfuse.dtypes import DType, bool_, float8_e4m3, float32, float64
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.tensor import TensorView
-from taskfuse.torch.metadata import Meta, Refused
-from taskfuse.torch.rules.call import AtenCall, Made, computed_in, converted, fitted, number, promoted, rule
+from taskfuse.torch.metadata import Meta, Quotient, Refused
+from taskfuse.torch.rules.call import AtenCall, Made, computed_in, converted, filled, fitted, number, promoted, rule
 
 
 def _number(value: Any, dtype: DType) -> Any:
     """An operand in a dtype: a tensor, or a number."""
     if isinstance(value, TensorView):
         return converted(value, dtype)
-    if isinstance(value, Expr):
-        return ops.full([], value, dtype)
+    if isinstance(value, Expr | Quotient):
+        return filled(value, dtype)
     return float(value) if dtype.is_float else int(value) if dtype.is_integer else bool(value)
 
 
@@ -36,7 +36,7 @@ def sums(call: AtenCall) -> Made:
     if not (isinstance(alpha, int | float) and alpha == 1):  # the product is not rounded before it is added
         dtype = dtype.compute
         scaled, factor = (a, b) if call.name == "rsub" else (b, a)
-        product = ops.mul(_number(scaled, dtype), _number(alpha, dtype)) if isinstance(scaled, TensorView) else _number(scaled * alpha, dtype)
+        product = ops.mul(_number(scaled, dtype), _number(alpha, dtype)) if isinstance(scaled, TensorView | Quotient) else _number(scaled * alpha, dtype)
         a, b = (product, factor) if call.name == "rsub" else (factor, product)
         if call.name == "rsub":
             a, b = call["other"], ops.mul(_number(call["self"], dtype), _number(alpha, dtype))

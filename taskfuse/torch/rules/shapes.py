@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from taskfuse import ops
 from taskfuse.dtypes import int64
-from taskfuse.ir.scalar import Expr, const, wrap
+from taskfuse.ir.scalar import Expr, Facts, const, ge, le, prove, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.torch.metadata import Refused, row_major
 from taskfuse.torch.rules.call import AtenCall, Made, axes_of, converted, fitted, number, rule
@@ -193,8 +193,10 @@ def into_slice(call: AtenCall) -> Made:
     axis = call.axis("dim", rank)
     step = number(call["step"])
     extent = x.shape[axis]
-    start, stop = (_clipped(call[name], extent, default) for name, default in (("start", wrap(0)), ("end", extent)))
+    start, stop = (_clipped(call[name], extent, default, x.fusion.facts()) for name, default in (("start", wrap(0)), ("end", extent)))
     if step != 1:
+        if any(e.free for e in (start, stop, extent)):
+            raise Refused("every few elements of a symbolic extent are written")
         return _into_steps(x, y, axis, start, stop, step)
     parts = [_part(x, axis, wrap(0), start), y, _part(x, axis, stop, extent)]
     kept = [p for p in parts if p.shape[axis] is not const(0)]
@@ -212,16 +214,20 @@ def _into_steps(x: TensorView, y: TensorView, axis: int, start: Expr, stop: Expr
     return ops.where(ops.logical_and(inside, ops.eq(ops.remainder(at - start, step), 0)), spread, x)
 
 
-def _clipped(value: int | Expr | None, extent: Expr, default: Expr) -> Expr:
+def _clipped(value: int | Expr | None, extent: Expr, default: Expr, facts: Facts) -> Expr:
+    """A bound of a slice, as a place in an axis. Raises :class:`Refused` if it is not known on which side of an end it is."""
     if value is None:
         return default
+    if isinstance(value, int) and value >= 1 << 62:
+        return extent
     at = value if isinstance(value, Expr) else const(int(value))
-    if at.free or extent.free:
-        if isinstance(value, int) and value >= 1 << 62:
-            return extent
-        raise Refused("a slice with symbolic bounds is written")
-    found = int(at) + (int(extent) if int(at) < 0 else 0)
-    return wrap(min(max(found, 0), int(extent)))
+    if not at.free:
+        at = wrap(at + extent) if int(at) < 0 else at
+    if not at.free and not extent.free:
+        return const(min(max(int(at), 0), int(extent)))
+    if not (prove(ge(at, 0), facts) and prove(le(at, extent), facts)):
+        raise Refused(f"a slice up to {at} of {extent} elements is written")
+    return at
 
 
 def _part(x: TensorView, axis: int, start: Expr, stop: Expr) -> TensorView:

@@ -18,9 +18,9 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops import full, where
 from taskfuse.ops.registry import Op, OpKind, by_torch
-from taskfuse.torch.metadata import Refused, members
+from taskfuse.torch.metadata import Quotient, Refused, members
 from taskfuse.torch.rules import pointwise, reductions, shapes, windows
-from taskfuse.torch.rules.call import RULES, AtenCall, Made, Rule, computed_in, converted, promoted
+from taskfuse.torch.rules.call import RULES, AtenCall, Made, Rule, computed_in, converted, filled, promoted
 
 MODULES = (pointwise, reductions, shapes, windows)
 """The modules whose rules are in the table when this one is imported."""
@@ -74,7 +74,7 @@ def elementwise(call: AtenCall) -> Made:
     assert row is not None
     function = cast("Callable[..., TensorView]", row.function)
     wanted = len([p for p in inspect.signature(function).parameters.values() if p.default is p.empty])
-    names = [name for name, value in call.given.items() if isinstance(value, TensorView | Expr | bool | int | float) and name not in INTO][:wanted]
+    names = [name for name, value in call.given.items() if isinstance(value, TensorView | Expr | Quotient | bool | int | float) and name not in INTO][:wanted]
     operands = [call[name] for name in names]
     if len(operands) != wanted:
         raise Refused(f"it has {len(operands)} operands")
@@ -102,7 +102,9 @@ def _operand(value: Any, dtype: Any) -> Any:
         return float(value)
     if isinstance(value, bool) and dtype.is_integer:
         return int(value)
-    return full([], value, dtype) if isinstance(value, Expr) or not dtype.holds(value) else value
+    if isinstance(value, Expr | Quotient):
+        return filled(value, dtype)
+    return value if dtype.holds(value) else full([], value, dtype)
 
 
 def by_name(call: AtenCall, row: Op) -> Made:

@@ -44,3 +44,8 @@ def test_values_and_strides_are_those_of_torch(name: str) -> None:
 def test_strides_without_an_order_of_axes_are_left_to_torch() -> None:
     found = check(lambda x: torch.as_strided(x, (2, 2), (1, 1)).exp() + 1, torch.randn(4), fusions=1)
     assert any("as_strided" in line[1] and line[2] == "left to torch" for line in found.ops)
+
+
+def test_slices_of_symbolic_extents_are_written() -> None:
+    """Bounds that are known to lie in the axis, from either end."""
+    check(lambda x: torch.slice_scatter(torch.slice_scatter(x.exp(), x[:, 1:-1], 1, 1, -1), x[:-1] * 2, 0, 0, -1), torch.randn(3, 5), symbolic=True, fusions=1)
