@@ -24,7 +24,7 @@ from taskfuse.ir.contraction import computes
 from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, children, integers_of
+from taskfuse.ir.scalar import ZERO, Const, Expr, FloorDiv, Mod, children, integers_of, le, prove, simplify, substitute
 from taskfuse.ir.storage import has_code, needed, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -138,8 +138,8 @@ def find(fusion: Fusion) -> Attention:
     batch = tuple(sorted((*one.batch, *(p for p in sides.columns if p != n))))  # chunks of keys are such an axis, which queries lack
     sizes = [first.output.root[one.summed[0]].extent, second.output.root[c].extent]
     for e in sizes:
-        if not isinstance(e, Const) or e.value % 32 or not 32 <= e.value <= 256:
-            raise refuse(fusion, "attention", f"heads of {e} elements", "use constant multiples of 32 up to 256")
+        if not isinstance(e, Const) or e.value % 32 or e.value < 32:
+            raise refuse(fusion, "attention", f"heads of {e} elements", "use constant multiples of 32")
     if len(batch) > 3:
         raise refuse(fusion, "attention", f"it has {len(batch)} batch axes", "merge them, with a reshape")
     assert isinstance(sizes[1], Const)
@@ -162,12 +162,36 @@ def find(fusion: Fusion) -> Attention:
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
     row = str(iteration_symbol(m)) if end is not None and m in used(end) else ""
     itemsize = sides.a.tensor.dtype.itemsize
+    inside = _start_in_keys(keys, first.output, sides.b, second.output, other.b, {c: one.summed[0]})
     with_columns = [tv for tv in stored(fusion) if len(tv.root) > len(batch) + 1]
     has_bulk = sizes[1].value % PIECE == 0 and not ragged_rows(fusion)
     for tv in with_columns:
         is_row_major = tv.is_output and keys.equal(tv.root[-1], second.output.root[c])
         has_bulk = has_bulk and is_row_major and tv.dtype.itemsize == ITEMSIZE and is_bulk(tv, fusion.facts())
-    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, start, end, row, run, itemsize, has_bulk)
+    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, start, end, row, run, itemsize, inside, has_bulk)
+
+
+def _start_in_keys(keys: Keys, scores: TensorView, key: Read, walk: TensorView, value: Read, along: Mapping[int, int]) -> int | None:
+    """Where the elements of a value begin among those of its key; ``None`` if it is not a part of it.
+
+    Args:
+        keys: of the axes.
+        scores, walk: the products, by whose axes a key and a value are read.
+        along: from the columns of ``walk`` to the axis that ``scores`` sums.
+    """
+    places = {p: next((q for q, b in enumerate(scores.root) if keys.equal(a, b)), None) for p, a in enumerate(walk.root)} | along
+    at: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(q) for p, q in places.items() if q is not None}
+    facts = keys.fusion.facts()
+    if key.tensor is not value.tensor or len({f"i{p}" for e in value.index for p in places if f"i{p}" in e.free} - set(at)):
+        return None
+    begins = [simplify(substitute(b, at) - a, facts) for a, b in zip(key.index, value.index, strict=True)]
+    ((column, element),) = along.items()
+    inner = [begin for a, begin in zip(key.index, begins, strict=True) if a is iteration_symbol(element)]
+    others = [begin for a, begin in zip(key.index, begins, strict=True) if a is not iteration_symbol(element)]
+    if len(inner) != 1 or not isinstance(inner[0], Const) or any(begin is not ZERO for begin in others):
+        return None
+    start = inner[0].value
+    return start if start >= 0 and prove(le(start + walk.root[column].extent, scores.root[element].extent), facts) else None
 
 
 def _divisors(e: Expr, name: str) -> Iterator[int]:
@@ -220,7 +244,10 @@ class _Walk:
         self._tiles()
         self._registers()
         script.comment("products, from Shared memory and from registers")
-        for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns)):
+        if config.parts > 1:
+            call = script.on(self.walk).split(self.head + 3, found.columns // config.parts).reorder({self.head + 3: self.head + 2})
+            call.merge(self.head + 1).bind(self.head + 1, P.TIDy)
+        for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns // config.parts)):
             multiply(script, tv, self.head + 2, columns, found.itemsize if tv is self.scores else ITEMSIZE)
         self._overlap()
         self._rings()
@@ -273,10 +300,11 @@ class _Walk:
         self.staged = [(script.new(made, "cache_after"), made, out) for made, out in self.stored if among(out, bulk)]
         self.queries = copied(script, self.scores, self.found.queries)
         self.keys = copied(script, self.scores, self.found.keys)
-        self.values = copied(script, self.walk, last)
-        if self.values is self.keys:  # which are released before the values are
+        self.values = copied(script, self.walk, last, [] if self.config.is_pipelined else [self.keys])
+        if self.values is self.keys and self.config.is_pipelined:  # which are released before the values are
             self.values = script.duplicate(self.keys, [self.walk])
-        for tv in (self.queries, self.keys, self.values):
+        self.loaded = [self.queries, self.keys, *([] if self.values is self.keys else [self.values])]
+        for tv in self.loaded:
             script.on(tv).set_memory_type(MemoryType.Shared)
 
     # -- kinds of tensors -------------------------------------------------------------------------------------------------------------
@@ -299,8 +327,7 @@ class _Walk:
             return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
 
         code = [e.output for e in needed(fusion) if has_code(fusion, e)]
-        loads = [self.queries, self.keys, self.values]
-        self.mine = [tv for tv in code if not among(tv, [*loads, self.scores, self.walk])]
+        self.mine = [tv for tv in code if not among(tv, [*self.loaded, self.scores, self.walk])]
         self.chunks = [tv for tv in self.mine if has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]
         self.sums = [tv for tv in self.mine if any(a.is_reduction and keys.equal(a, element) for a in tv.root)]
         self.parts = [tv for tv in self.sums if not any(a.is_reduction and keys.equal(a, along) for a in tv.root)]
@@ -323,12 +350,13 @@ class _Walk:
         self._by_blocks(self.scores, (self.found.m, *(p for p in range(len(self.scores.root)) if p not in (*self.found.batch, self.found.m))))
         call = script.on(self.scores)
         call.reorder({head: head + 1})
-        call.propagate([self.keys, self.values], head + 1)
+        call.propagate(self.loaded[1:], head + 1)
         call.propagate([self.queries], head)
         call.split(head + 1, WGMMA_ROWS)
-        call.bind(head + 1, P.TIDy)
+        if self.config.parts == 1:
+            call.bind(head + 1, P.TIDy)
         call.propagate([*self.chunks, *self.parts, *self.sums, self.walk], head + 3)
-        assert rows == self.config.warpgroups * WGMMA_ROWS
+        assert rows == self.config.warpgroups // self.config.parts * WGMMA_ROWS
 
     def _by_blocks(self, tv: TensorView, others: Sequence[int]) -> None:
         """[batch.., rows, others..] to [batch.., blocks, (rank,) rows of a block, others..]."""
@@ -382,8 +410,8 @@ class _Walk:
         if [*batch, row, column] != sorted([*batch, row, column]):
             call.reorder([*batch, row, column])
         self._blocks(call)
-        hold_results(script, self.after, self.head, self.row_results, self.bulk)
-        script.parallelize_like(self.scores, [self.queries, self.keys, self.values, *self.chunks, *self.parts, *self.sums, self.walk, *self.rows])
+        hold_results(script, self.after, self.head, self.row_results, self.bulk, self.config.parts)
+        script.parallelize_like(self.scores, [*self.loaded, *self.chunks, *self.parts, *self.sums, self.walk, *self.rows])
         script.parallelize_like(self.parts[0], self.rows)
         script.parallelize_like(ref, [*self.after, *self.row_results, *self.bulk])
         for _, out in self.stored:
@@ -414,7 +442,7 @@ class _Walk:
 
     def _rings(self) -> None:
         """Rows of at most 128 bytes, in pieces; one slot of queries, a ring of keys and one of values."""
-        for tv in (self.queries, self.keys, self.values):
+        for tv in self.loaded:
             run = self.config.chunk if tv is self.queries else gcd(self.config.chunk, self.found.run)
             call = swizzle(self.script, tv, run if run < self.config.chunk else None)  # a box for each page
             if tv is not self.queries:
@@ -427,9 +455,9 @@ class _Walk:
     def _share(self) -> None:
         script, head = self.script, self.head
         order = [e.output for e in self.fusion.exprs()]
-        kept = [self.queries, self.keys, self.values, self.scores, self.walk, *self.mine]
+        kept = [*self.loaded, self.scores, self.walk, *self.mine]
         every = [tv for tv in order if among(tv, kept) and not tv.is_output]
-        inside = [self.keys, self.values, self.scores, *self.parts, *self.chunks, *(tv for tv in self.rows if not any(a.is_reduction for a in tv.root))]
+        inside = [*self.loaded[1:], self.scores, *self.parts, *self.chunks, *(tv for tv in self.rows if not any(a.is_reduction for a in tv.root))]
         share_walk(script, every, inside, head)
         readers = {tv: [use.output for use in storage_uses(self.fusion, tv)] for tv in self.chunks}
         script.inline_at([tv for tv, own in readers.items() if len(own) == 1 and among(own[0], self.chunks)], head + 8)
@@ -440,7 +468,7 @@ class _Walk:
     def _roles(self) -> None:
         script = self.script
         results = [*self.after, *self.row_results, *self.bulk]
-        load = script.task([self.queries, self.keys, self.values], "load")
+        load = script.task(self.loaded, "load")
         tasks = [
             script.task([self.scores], "scores"),
             script.task([tv for tv in self.mine if not among(tv, results)], "softmax"),

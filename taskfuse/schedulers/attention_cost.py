@@ -55,6 +55,8 @@ CLUSTERS = (1, 2)
 """Possible numbers of blocks that share keys and values."""
 SHARED_COLUMNS = 256
 """The fewest columns for which two blocks share one copy of keys and values: with fewer, sharing was slower."""
+WIDEST = 256
+"""The most columns of a result that the registers of one warpgroup hold."""
 KEYS = 128
 """Keys of the chunk for which the target has figures."""
 SAMPLES = 8
@@ -68,7 +70,7 @@ class AttentionConfig(Parameters):
     """The parameters of a schedule of two products with a cascade of reductions between them.
 
     Attributes:
-        warpgroups: multiplying warpgroups, with 64 rows of a block each.
+        warpgroups: multiplying warpgroups, with 64 rows of a block each, or part of the columns of 64 rows.
         chunk: keys per step of the walk, after which the sums are rescaled.
         stages: chunks of keys, and of values, in Shared memory.
         cluster: blocks of neighboring rows that share one copy of keys and values.
@@ -77,6 +79,8 @@ class AttentionConfig(Parameters):
         query_stages: tiles of queries in Shared memory, in a persistent grid.
         staged: pieces of results, of 64 columns, that each warpgroup has in Shared memory, from where the copy engine stores them; 0: threads store results.
         residents: blocks of a multiprocessor: while one waits, or stores, others multiply. Threads have fewer registers, rings fewer slots.
+        parts: warpgroups that have the same rows, each with its part of the columns of the result, for heads whose results do not fit the registers of one.
+            Each computes the scores.
         is_pipelined: the product with the values of a chunk is issued behind that of queries and the next keys, and runs while the next exponentials are
             computed (FlashAttention-3, arXiv:2407.08608, section 3.2).
         in_turn: warpgroups issue their products one after another, so that one multiplies while others compute exponentials (section 3.1).
@@ -91,6 +95,7 @@ class AttentionConfig(Parameters):
     query_stages: int = 1
     staged: int = 0
     residents: int = 1
+    parts: int = field(default=1, kw_only=True)
     is_pipelined: bool = field(default=False, kw_only=True)
     in_turn: bool = field(default=False, kw_only=True)
 
@@ -98,6 +103,8 @@ class AttentionConfig(Parameters):
         self.check_fields()
         if self.warpgroups > max(REGISTERS):
             raise self.error(f"{self.warpgroups} warpgroups", f"use 1 to {max(REGISTERS)}")
+        if self.parts not in (1, self.warpgroups):
+            raise self.error(f"{self.parts} parts of the columns, of {self.warpgroups} warpgroups", "use as many as warpgroups, or 1")
         if self.chunk % STEP or self.chunk > 256:
             raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
         if self.cluster not in CLUSTERS:
@@ -110,11 +117,14 @@ class AttentionConfig(Parameters):
             raise self.error("values are released one chunk late, with 1 stage", "use stages=2")
         if self.in_turn and self.warpgroups < 2:
             raise self.error("turns of 1 warpgroup", "use in_turn=False")
+        if self.in_turn and self.parts > 1:
+            raise self.error("turns of warpgroups with the same rows", "use in_turn=False, or parts=1")
 
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        found = f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
+        shared = f" with 1 of {self.parts} parts of the columns" if self.parts > 1 else ""
+        found = f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows{shared}, chunks of {self.chunk} keys, {self.stages} stages"
         found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
         found += f", {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else ""
         found += f", {self.staged} staged pieces of results" if self.staged else ""
@@ -125,7 +135,7 @@ class AttentionConfig(Parameters):
     @property
     def rows(self) -> int:
         """Rows of a block."""
-        return self.warpgroups * WGMMA_ROWS
+        return self.warpgroups // self.parts * WGMMA_ROWS
 
     @property
     def register_room(self) -> int:
@@ -140,7 +150,7 @@ class AttentionConfig(Parameters):
 
         Args:
             row: bytes of a query, and of a key.
-            value: bytes of a value.
+            value: bytes of a value; 0: it is a part of its key.
         """
         tiles = self.query_stages * self.rows * row + self.stages * self.chunk * (row + value) + self.staged * self.rows * PIECE * ITEMSIZE
         return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
@@ -156,7 +166,7 @@ class AttentionConfig(Parameters):
         compared = 2 * MASK * min(masks, 1) if self.is_pipelined else MASK * masks
         more = compared + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
         rounded = self.chunk // 4 + PIPELINED if self.is_pipelined else self.chunk // ROUNDED
-        return self.chunk // 2 + rounded + columns // 2 + OTHERS + more
+        return self.chunk // 2 + rounded + columns // (2 * self.parts) + OTHERS + more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,6 +184,7 @@ class Attention:
         row: the symbol of a row, if the end depends on it.
         run: the length of runs of contiguous keys, such as pages; 0: all keys are contiguous.
         itemsize: bytes of an element of the queries and of the keys.
+        start_in_keys: the element of a key at which its value begins, if that is a part of it; ``None``: it is not.
         has_bulk_results: the copy engine can store all results that have columns, in pieces.
     """
 
@@ -192,12 +203,21 @@ class Attention:
     row: str
     run: int
     itemsize: int
+    start_in_keys: int | None
     has_bulk_results: bool
 
     @property
     def is_masked(self) -> bool:
         """Whether walks of some rows are shorter than the keys."""
         return self.start is not None or self.end is not None
+
+    def value_bytes(self, config: AttentionConfig, *, is_whole: bool) -> int:
+        """Bytes of a value in a ring of values; 0: products read it from the ring of keys.
+
+        ``is_whole``: chunks divide the keys; others are copies, padded with zeros, of which products read the first columns.
+        """
+        is_part = self.start_in_keys is not None and (is_whole or self.start_in_keys == 0)
+        return 0 if is_part and not config.is_pipelined else self.columns * ITEMSIZE
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -273,7 +293,10 @@ class WalkExtents:
 
 def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     """Parameters that may be tried."""
-    every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
+    least = 64 if found.columns <= WIDEST else 32
+    every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(least, 256 + STEP, STEP) for s in (2, 3)]
+    if found.columns > WIDEST:
+        every = [replace(c, parts=c.warpgroups) for c in every if c.warpgroups == -(-found.columns // WIDEST)]
     every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
     if not found.is_masked and found.columns >= SHARED_COLUMNS:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
@@ -302,11 +325,15 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
     if found.run and not is_whole:
         return "keys lie in pages, and the last chunk is not full", "use chunks that divide the keys"
     masks = 2 * is_masked or int(found.is_padded or not is_whole)
+    if found.columns > WIDEST * config.parts:
+        return f"a warpgroup has {found.columns // config.parts} columns", f"use warpgroups with parts of at most {WIDEST}"
+    if config.parts > 1 and found.columns % (config.parts * PIECE):
+        return f"{config.parts} parts of {found.columns} columns are no multiples of {PIECE}", "use parts=1"
     registers, most = config.registers(found.columns, masks), config.register_room
     if registers > most:
         return f"a thread needs {registers} registers and has {most}", "use smaller chunks, fewer warpgroups or fewer residents"
     room = extent.room - extent.target.limits.block_shared + shared_room(extent.target, config.residents)
-    shared = config.shared_bytes(depth * found.itemsize, found.columns * ITEMSIZE, _claimed(found, config))
+    shared = config.shared_bytes(depth * found.itemsize, found.value_bytes(config, is_whole=is_whole), _claimed(found, config))
     if shared > room:
         return f"a block needs {shared} bytes of Shared memory and has {room}", "use smaller chunks, fewer stages, fewer warpgroups or fewer residents"
     return None
@@ -335,8 +362,8 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     Of several blocks of a multiprocessor the products of a chunk of each come after one another, and all else at once.
     """
     target, figures = extent.target, extent.target.attention
-    scores = config.rows * config.chunk
-    products = scores * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
+    scores = config.rows * config.chunk * config.parts
+    products = (scores * walk.depth * found.itemsize + config.rows * config.chunk * found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
     beside = min(config.residents * config.warpgroups, max(REGISTERS)) - 1
     if config.residents > 1:  # what one block waits for its keys is in the figures
@@ -347,7 +374,7 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     cycles *= 1 if config.cluster == 1 else figures.shared_chunk
     cycles += figures.masked_cycles if found.is_masked else 0
     cycles += figures.staged_chunk_cycles if config.staged and not config.is_pipelined else 0
-    tiles = -(-walk.m // config.rows)
+    tiles = -(-walk.m // (config.rows * config.cluster)) * config.cluster  # the last cluster may have a block without rows
     each = _chunks(found, config, tiles, walk.n, extent) * cycles
     cut = (found.start is not None) + (found.end is not None)  # diagonals that tiles of keys lie on
     each += cut * figures.diagonal * config.residents * products * config.rows / config.chunk

@@ -111,16 +111,24 @@ def multiply(script: Script, tv: TensorView, m: int, columns: int, itemsize: int
     call.bind(m, P.Unroll)
 
 
-def hold_results(script: Script, results: Sequence[TensorView], head: int, row_results: Sequence[TensorView] = (), bulk: Sequence[TensorView] = ()) -> None:
+def hold_results(
+    script: Script, results: Sequence[TensorView], head: int, row_results: Sequence[TensorView] = (), bulk: Sequence[TensorView] = (), parts: int = 1
+) -> None:
     """Results as the tensor cores hold sums: [.., rows of a block at ``head``, columns] to [.., warpgroup, | warp, row, pair, half, columns / 8, element].
 
     Args:
         results: the first has its rows at ``head``; the others become like it.
         row_results: results without columns.
         bulk: results that the copy engine stores, from tiles that ``stmatrix`` fills.
+        parts: warpgroups that have the same rows, each with its part of the columns.
     """
     call, tile = script.on(results[0]), head + 1
-    call.split(head, WGMMA_ROWS)
+    if parts == 1:
+        call.split(head, WGMMA_ROWS)
+    else:
+        columns = results[0].schedule.loop[head + 1].extent
+        assert isinstance(columns, Const)
+        call.split(head + 1, columns.value // parts).reorder({head + 1: head})
     if bulk:
         call.propagate(list(bulk), tile + 1)
     call.fragment((tile, tile + 1)).reorder({tile + 4: tile + 3})
