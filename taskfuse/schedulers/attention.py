@@ -20,7 +20,7 @@ from taskfuse import tiles
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ROWS
 from taskfuse.ir.axes import Axis, iteration_point, iteration_symbol
-from taskfuse.ir.contraction import computes
+from taskfuse.ir.contraction import axes_of_index, computes
 from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
@@ -168,7 +168,9 @@ def find(fusion: Fusion) -> Attention:
     for tv in with_columns:
         is_row_major = tv.is_output and keys.equal(tv.root[-1], second.output.root[c])
         has_bulk = has_bulk and is_row_major and tv.dtype.itemsize == ITEMSIZE and is_bulk(tv, fusion.facts())
-    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, start, end, row, run, itemsize, inside, has_bulk)
+    return Attention(
+        first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, start, end, row, run, itemsize, inside, has_bulk
+    )
 
 
 def _start_in_keys(keys: Keys, scores: TensorView, key: Read, walk: TensorView, value: Read, along: Mapping[int, int]) -> int | None:
@@ -179,10 +181,13 @@ def _start_in_keys(keys: Keys, scores: TensorView, key: Read, walk: TensorView, 
         scores, walk: the products, by whose axes a key and a value are read.
         along: from the columns of ``walk`` to the axis that ``scores`` sums.
     """
-    places = {p: next((q for q, b in enumerate(scores.root) if keys.equal(a, b)), None) for p, a in enumerate(walk.root)} | along
-    at: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(q) for p, q in places.items() if q is not None}
+    at: dict[str, Expr] = {}
+    for p, a in enumerate(walk.root):
+        place = along.get(p, next((q for q, b in enumerate(scores.root) if keys.equal(a, b)), None))
+        if place is not None:
+            at[str(iteration_symbol(p))] = iteration_symbol(place)
     facts = keys.fusion.facts()
-    if key.tensor is not value.tensor or len({f"i{p}" for e in value.index for p in places if f"i{p}" in e.free} - set(at)):
+    if key.tensor is not value.tensor or any(str(iteration_symbol(p)) not in at for p in axes_of_index(value.index)):
         return None
     begins = [simplify(substitute(b, at) - a, facts) for a, b in zip(key.index, value.index, strict=True)]
     ((column, element),) = along.items()

@@ -124,7 +124,9 @@ class AttentionConfig(Parameters):
     def words(self) -> str:
         """The parameters as readable text."""
         shared = f" with 1 of {self.parts} parts of the columns" if self.parts > 1 else ""
-        found = f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows{shared}, chunks of {self.chunk} keys, {self.stages} stages"
+        found = (
+            f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows{shared}, chunks of {self.chunk} keys, {self.stages} stages"
+        )
         found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
         found += f", {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else ""
         found += f", {self.staged} staged pieces of results" if self.staged else ""
