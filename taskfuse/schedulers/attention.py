@@ -252,7 +252,12 @@ class _Walk:
         if config.parts > 1:
             call = script.on(self.walk).split(self.head + 3, found.columns // config.parts).reorder({self.head + 3: self.head + 2})
             call.merge(self.head + 1).bind(self.head + 1, P.TIDy)
-        for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns // config.parts)):
+        if config.apart:
+            multiply(script, self.scores, self.head + 2, config.chunk, found.itemsize)
+            call = script.on(self.walk).split(self.head + 3, 128).reorder({self.head + 3: self.head + 2})
+            call.bind(self.head + 2, P.Unroll)
+            multiply(script, self.walk, self.head + 3, 128)
+        for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns // config.parts)) if not config.apart else ():
             multiply(script, tv, self.head + 2, columns, found.itemsize if tv is self.scores else ITEMSIZE)
         self._overlap()
         self._rings()
@@ -309,7 +314,16 @@ class _Walk:
         if self.values is self.keys and self.config.is_pipelined:  # which are released before the values are
             self.values = script.duplicate(self.keys, [self.walk])
         self.loaded = [self.queries, self.keys, *([] if self.values is self.keys else [self.values])]
-        for tv in self.loaded:
+        self.sent: list[TensorView] = []
+        if self.config.apart:
+            place = next(k for k, o in enumerate(second.terms) if isinstance(o, Read) and depends(fusion, o.tensor, (self.scores,)))
+            walk = fusion.definition(self.walk)
+            p, f = walk.operands[place].tensor, walk.operands[len(second.terms)].tensor
+            self.exponentials = script.new(p, "cache_after", self.walk, place)
+            self.factor = script.new(f, "cache_after", self.walk, len(second.terms))
+            self.taken = script.new(self.factor, "cache_after", self.walk, len(second.terms))
+            self.sent = [self.exponentials, self.factor]
+        for tv in (*self.loaded, *self.sent):
             script.on(tv).set_memory_type(MemoryType.Shared)
 
     # -- kinds of tensors -------------------------------------------------------------------------------------------------------------
@@ -333,11 +347,11 @@ class _Walk:
 
         code = [e.output for e in needed(fusion) if has_code(fusion, e)]
         self.mine = [tv for tv in code if not among(tv, [*self.loaded, self.scores, self.walk])]
-        self.chunks = [tv for tv in self.mine if has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]
+        self.chunks = [tv for tv in self.mine if not among(tv, self.sent) and has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]
         self.sums = [tv for tv in self.mine if any(a.is_reduction and keys.equal(a, element) for a in tv.root)]
         self.parts = [tv for tv in self.sums if not any(a.is_reduction and keys.equal(a, along) for a in tv.root)]
         self.sums = [tv for tv in self.sums if not among(tv, self.parts)]
-        rest = [tv for tv in self.mine if not among(tv, [*self.chunks, *self.sums, *self.parts])]
+        rest = [tv for tv in self.mine if not among(tv, [*self.chunks, *self.sums, *self.parts, *self.sent[:1]])]
         made = (*self.parts, *self.sums, self.walk)
         self.rows = [tv for tv in rest if has(tv, along) or not depends(fusion, tv, made)]  # also what the walk reads, such as positions
         rest = [tv for tv in rest if not among(tv, self.rows)]
@@ -360,7 +374,7 @@ class _Walk:
         call.split(head + 1, WGMMA_ROWS)
         if self.config.parts == 1:
             call.bind(head + 1, P.TIDy)
-        call.propagate([*self.chunks, *self.parts, *self.sums, self.walk], head + 3)
+        call.propagate([*self.chunks, *self.parts, *self.sums, self.walk, *self.sent[:1]], head + 3)
         assert rows == self.config.warpgroups // self.config.parts * WGMMA_ROWS
 
     def _by_blocks(self, tv: TensorView, others: Sequence[int]) -> None:
@@ -405,6 +419,15 @@ class _Walk:
         script.on(self.parts[0]).propagate(self.rows, rows)
         for tv in self.chunks:
             script.on(tv).fragment((tile, tile + 1))
+        for tv in self.sent[:1]:
+            call = script.on(tv)
+            span = 128
+            call.split(tile + 1, 64).reorder({tile + 1: tile}).bind(tile, P.Unroll)
+            call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})")).circular_buffer(1)
+            call.split(tile + 2, STMATRIX).split(tile + 1, STMATRIX).reorder({tile + 3: tile + 2})
+            call.bind(tile + 1, P.TIDx).bind(tile + 2, P.Unroll)
+            call.set_atom(atoms.STMATRIX_X4, (tile + 3, tile + 4))
+            script.on(self.factor).circular_buffer(2)
         script.comment("results: [batch.., rows of blocks, warpgroup, | warp, row, pair, half, columns / 8, element]")
         ref = self.after[0]
         keys = Keys(self.fusion)
@@ -416,7 +439,7 @@ class _Walk:
             call.reorder([*batch, row, column])
         self._blocks(call)
         hold_results(script, self.after, self.head, self.row_results, self.bulk, self.config.parts)
-        script.parallelize_like(self.scores, [*self.loaded, *self.chunks, *self.parts, *self.sums, self.walk, *self.rows])
+        script.parallelize_like(self.scores, [*self.loaded, *self.sent[:1], *self.chunks, *self.parts, *self.sums, self.walk, *self.rows])
         script.parallelize_like(self.parts[0], self.rows)
         script.parallelize_like(ref, [*self.after, *self.row_results, *self.bulk])
         for _, out in self.stored:
@@ -462,7 +485,7 @@ class _Walk:
         order = [e.output for e in self.fusion.exprs()]
         kept = [*self.loaded, self.scores, self.walk, *self.mine]
         every = [tv for tv in order if among(tv, kept) and not tv.is_output]
-        inside = [*self.loaded[1:], self.scores, *self.parts, *self.chunks, *(tv for tv in self.rows if not any(a.is_reduction for a in tv.root))]
+        inside = [*self.loaded[1:], self.scores, *self.sent[:1], *self.parts, *self.chunks, *(tv for tv in self.rows if not any(a.is_reduction for a in tv.root))]
         share_walk(script, every, inside, head)
         readers = {tv: [use.output for use in storage_uses(self.fusion, tv)] for tv in self.chunks}
         script.inline_at([tv for tv, own in readers.items() if len(own) == 1 and among(own[0], self.chunks)], head + 8)
@@ -474,6 +497,15 @@ class _Walk:
         script = self.script
         results = [*self.after, *self.row_results, *self.bulk]
         load = script.task(self.loaded, "load")
+        if self.config.apart:
+            mine = [tv for tv in self.mine if not among(tv, [*results, self.taken])]
+            scores = script.task([self.scores, *mine], "scores")
+            tasks = [script.task([self.taken], "factor"), script.task([self.walk], "values"), script.task(results, "results")]
+            consumer = script.grouped(tasks, "consumer")
+            script.group([load, scores, consumer], "roles").parallelize(P.TIDy)
+            for node, count in ((load, 24), (scores, 152), (consumer, 168)):
+                script.node(node).registers(count)
+            return
         tasks = [
             script.task([self.scores], "scores"),
             script.task([tv for tv in self.mine if not among(tv, results)], "softmax"),

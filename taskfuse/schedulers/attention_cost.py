@@ -96,6 +96,7 @@ class AttentionConfig(Parameters):
     staged: int = 0
     residents: int = 1
     parts: int = field(default=1, kw_only=True)
+    apart: bool = field(default=False, kw_only=True)
     is_pipelined: bool = field(default=False, kw_only=True)
     in_turn: bool = field(default=False, kw_only=True)
 
