@@ -26,7 +26,7 @@ import taskfuse as tf
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.storage import needed
 from taskfuse.schedulers import AttentionConfig
-from taskfuse.schedulers.attention import find
+from taskfuse.schedulers.attention_math import find
 from taskfuse.schedulers.walks import walks
 
 F = torch.nn.functional

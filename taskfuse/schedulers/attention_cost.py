@@ -49,6 +49,16 @@ REGISTERS = {1: 240, 2: 240, 3: 160}
 """Registers of a thread that multiplies, by warpgroups, of the one block of a multiprocessor."""
 LOADING = 24
 """Registers of a thread that loads."""
+SCORING, HOLDING = 152, 168
+"""Registers of a thread that computes scores, and of one that has sums, of three warpgroups beside the one that loads."""
+HANDED = 3
+"""Numbers of each row that go with the exponentials: the factor of the sums, the maximum, and its sum."""
+APART_COLUMNS = 128
+"""The most columns of an instruction of theirs: ptxas (CUDA 13.0, 13.5) takes no more accumulators than fit the registers at launch, 128 of each thread."""
+APART_CHUNK = 128
+"""The most keys of a chunk whose scores, exponentials and rounded ones fit :data:`SCORING`."""
+APART = 2
+"""The warpgroups, and parts of the columns, beside one of scores."""
 STAGED = 2
 """Staged pieces of results that are tried: one is filled while the other is stored."""
 CLUSTERS = (1, 2)
@@ -79,8 +89,9 @@ class AttentionConfig(Parameters):
         query_stages: tiles of queries in Shared memory, in a persistent grid.
         staged: pieces of results, of 64 columns, that each warpgroup has in Shared memory, from where the copy engine stores them; 0: threads store results.
         residents: blocks of a multiprocessor: while one waits, or stores, others multiply. Threads have fewer registers, rings fewer slots.
-        parts: warpgroups that have the same rows, each with its part of the columns of the result, for heads whose results do not fit the registers of one.
-            Each computes the scores.
+        parts: warpgroups that have the same rows, each with its part of the columns of the result, for heads whose results do not fit the registers of one:
+            each computes the scores.
+        apart: a warpgroup of its own computes the scores and their exponentials, and hands them to the others through Shared memory.
         is_pipelined: the product with the values of a chunk is issued behind that of queries and the next keys, and runs while the next exponentials are
             computed (FlashAttention-3, arXiv:2407.08608, section 3.2).
         in_turn: warpgroups issue their products one after another, so that one multiplies while others compute exponentials (section 3.1).
@@ -104,8 +115,8 @@ class AttentionConfig(Parameters):
         self.check_fields()
         if self.warpgroups > max(REGISTERS):
             raise self.error(f"{self.warpgroups} warpgroups", f"use 1 to {max(REGISTERS)}")
-        if self.parts not in (1, self.warpgroups):
-            raise self.error(f"{self.parts} parts of the columns, of {self.warpgroups} warpgroups", "use as many as warpgroups, or 1")
+        if self.parts not in (1, self.warpgroups) or (self.apart and (self.parts != APART or self.residents > 1)):
+            raise self.error(f"{self.parts} parts of the columns, of {self.warpgroups} warpgroups", "use as many as warpgroups, or 1; beside scores, 2")
         if self.chunk % STEP or self.chunk > 256:
             raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
         if self.cluster not in CLUSTERS:
@@ -118,16 +129,17 @@ class AttentionConfig(Parameters):
             raise self.error("values are released one chunk late, with 1 stage", "use stages=2")
         if self.in_turn and self.warpgroups < 2:
             raise self.error("turns of 1 warpgroup", "use in_turn=False")
-        if self.in_turn and self.parts > 1:
-            raise self.error("turns of warpgroups with the same rows", "use in_turn=False, or parts=1")
+        if self.parts > 1 and (self.in_turn or self.is_pipelined):
+            raise self.error("turns, or products ahead, of warpgroups with the same rows", "use in_turn=False and is_pipelined=False, or parts=1")
+        if self.apart and self.chunk > APART_CHUNK:
+            raise self.error(f"a warpgroup of its own with scores of {self.chunk} keys", f"use chunk={APART_CHUNK} or fewer")
 
     @property
     def words(self) -> str:
         """The parameters as readable text."""
-        shared = f" with 1 of {self.parts} parts of the columns" if self.parts > 1 else ""
-        found = (
-            f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows{shared}, chunks of {self.chunk} keys, {self.stages} stages"
-        )
+        several = f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''}"
+        found = f"{several} of {WGMMA_ROWS} rows" if self.parts == 1 else f"{several} of parts of the columns of {WGMMA_ROWS} rows"
+        found += f"{' and one of their scores' if self.apart else ''}, chunks of {self.chunk} keys, {self.stages} stages"
         found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
         found += f", {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else ""
         found += f", {self.staged} staged pieces of results" if self.staged else ""
@@ -143,6 +155,8 @@ class AttentionConfig(Parameters):
     @property
     def register_room(self) -> int:
         """Registers of a thread that multiplies, at most."""
+        if self.apart:
+            return HOLDING
         if self.residents == 1:
             return REGISTERS[self.warpgroups]
         at_launch = launch_registers((1 + self.warpgroups) * WARPGROUP * self.residents)
@@ -156,7 +170,8 @@ class AttentionConfig(Parameters):
             value: bytes of a value; 0: it is a part of its key.
         """
         tiles = self.query_stages * self.rows * row + self.stages * self.chunk * (row + value) + self.staged * self.rows * PIECE * ITEMSIZE
-        return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
+        handed = self.rows * (self.chunk * ITEMSIZE + HANDED * float32.itemsize) if self.apart else 0
+        return tiles + handed + BARRIER_BYTES + CLAIM_BYTES * claimed
 
     def registers(self, columns: int, masks: int) -> int:
         """Registers of a thread: scores, overwritten by their exponentials, the rounded exponentials, of the chunk before if they are multiplied behind the
@@ -167,6 +182,8 @@ class AttentionConfig(Parameters):
             masks: 0, 1 for the end of keys that chunks do not divide, or 2 for a diagonal.
         """
         compared = 2 * MASK * min(masks, 1) if self.is_pipelined else MASK * masks
+        if self.apart:
+            return columns // (2 * self.parts) + OTHERS + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
         more = compared + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
         rounded = self.chunk // 4 + PIPELINED if self.is_pipelined else self.chunk // ROUNDED
         return self.chunk // 2 + rounded + columns // (2 * self.parts) + OTHERS + more
@@ -300,6 +317,7 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(least, 256 + STEP, STEP) for s in (2, 3)]
     if found.columns > WIDEST:
         every = [replace(c, parts=c.warpgroups) for c in every if c.warpgroups == -(-found.columns // WIDEST)]
+        every += [replace(c, apart=True) for c in every if c.warpgroups == APART and c.chunk <= APART_CHUNK]
     every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
     if not found.is_masked and found.columns >= SHARED_COLUMNS:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
@@ -365,7 +383,7 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     Of several blocks of a multiprocessor the products of a chunk of each come after one another, and all else at once.
     """
     target, figures = extent.target, extent.target.attention
-    scores = config.rows * config.chunk * config.parts
+    scores = config.rows * config.chunk * (1 if config.apart else config.parts)
     products = (scores * walk.depth * found.itemsize + config.rows * config.chunk * found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
     beside = min(config.residents * config.warpgroups, max(REGISTERS)) - 1

@@ -16,8 +16,8 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.schedule.cascade_plan import CascadePlans
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.parts import Parts
-from taskfuse.schedulers.attention import find
 from taskfuse.schedulers.attention_cost import planned, planned_chunks
+from taskfuse.schedulers.attention_math import find
 from taskfuse.schedulers.long_products import CACHED, GAIN, MOST_CHUNKS
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script

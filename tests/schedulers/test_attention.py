@@ -11,7 +11,8 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers import AttentionConfig
-from taskfuse.schedulers.attention import find, offer
+from taskfuse.schedulers.attention import offer
+from taskfuse.schedulers.attention_math import find
 from tests.schedulers.attentions import CASES, arrays, attention, softcapped
 from tests.testing.ptx.compiled import compared
 

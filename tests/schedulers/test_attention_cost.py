@@ -8,8 +8,8 @@ import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.figures import AttentionFigures
 from taskfuse.schedulers import AttentionConfig
-from taskfuse.schedulers.attention import find
 from taskfuse.schedulers.attention_cost import planned, planned_chunks
+from taskfuse.schedulers.attention_math import find
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import H100, H200
 from tests.schedulers.attentions import attention
