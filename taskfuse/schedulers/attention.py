@@ -206,21 +206,27 @@ class _Walk:
         self.streamed = [self.keys] if self.values is self.keys else [self.keys, self.values]
         self.exponentials: list[TensorView] = []
         self.factors: list[TensorView] = []
+        self.totals: list[TensorView] = []
         if self.config.apart:
             self._hand_over(second, next(k for k, o in enumerate(second.terms) if isinstance(o, Read) and depends(fusion, o.tensor, (self.scores,))))
-        for tv in (self.queries, *self.streamed, *self.exponentials, *self.factors[:1]):
+        for tv in (self.queries, *self.streamed, *self.exponentials, *self.factors[:1], *self.totals):
             script.on(tv).set_memory_type(MemoryType.Shared)
 
     def _hand_over(self, walk: Reduction, place: int) -> None:
-        """Copies of what a warpgroup computes of the scores, for those that have the sums: the first factor of the second product, in Shared memory; and the
-        factors of the sums, in Shared memory and then in registers."""
-        factor = len(walk.terms)
+        """Copies of what a warpgroup computes of the scores, for those that have the sums: the first factor of the second product, in Shared memory; the
+        factors of the sums, in Shared memory and then in registers; and maximum and sum of a row, in Shared memory."""
+        factor, keys = len(walk.terms), Keys(self.fusion)
+        assert walk.rescaled is not None
+        along = self.walk.root[walk.rescaled]
         given, decay = walk.operands[place], walk.operands[factor]
         assert isinstance(given, Read)
         assert isinstance(decay, Read)
         self.exponentials = [self.script.new(given.tensor, "cache_after", self.walk, place)]
         sent = self.script.new(decay.tensor, "cache_after", self.walk, factor)
         self.factors = [sent, self.script.new(sent, "cache_after", self.walk, factor)]
+        for e in needed(self.fusion):
+            if e.output is not self.walk and e.output.uses and any(a.is_reduction and keys.equal(a, along) for a in e.output.root):
+                self.totals.append(self.script.new(e.output, "cache_after"))
 
     # -- kinds of tensors -------------------------------------------------------------------------------------------------------------
 
@@ -405,6 +411,7 @@ class _Walk:
         script = self.script
         results = [*self.after, *self.row_results, *self.bulk]
         load = script.task([self.queries, *self.streamed], "load")
+        results = [tv for tv in results if not among(tv, self.totals)]
         softmax = [*(tv for tv in self.mine if not among(tv, [*results, *self.factors[1:]])), *self.exponentials]
         if not self.config.apart:
             tasks = [script.task([self.scores], "scores"), script.task(softmax, "softmax"), script.task([self.walk], "values"), script.task(results, "results")]

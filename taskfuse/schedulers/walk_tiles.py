@@ -123,19 +123,22 @@ def hold_results(
         parts: warpgroups that have the same rows, each with its part of the columns.
     """
     call, tile = script.on(results[0]), head + 1
-    if parts == 1:
-        call.split(head, WGMMA_ROWS)
-    else:
-        columns = results[0].schedule.loop[head + 1].extent
-        assert isinstance(columns, Const)
-        call.split(head + 1, columns.value // parts).reorder({head + 1: head})
+    call.split(head, WGMMA_ROWS)
+    columns = results[0].schedule.loop[tile + 1].extent
+    assert isinstance(columns, Const)
     if bulk:
         call.propagate(list(bulk), tile + 1)
+    if parts > 1:  # they go beside the rows when tensors without columns have these
+        call.split(tile + 1, columns.value // parts).reorder({tile + 1: tile + 2})
+        for tv in bulk:
+            script.on(tv).split(tile + 1, columns.value // parts).merge(head, tile + 1)
     call.fragment((tile, tile + 1)).reorder({tile + 4: tile + 3})
     if row_results:
         call.propagate(list(row_results), tile + 4)
     if bulk:
         call.reorder({tile + 3: tile + 4})  # the order of stmatrix
+    if parts > 1:
+        call.merge(head, tile + 6)
     call.propagate(list(results[1:]), tile + 6)
     call.bind(head, P.TIDy)
 
