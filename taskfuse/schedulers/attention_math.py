@@ -20,7 +20,7 @@ from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end, masked_start
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedule.scatter import ragged_rows
-from taskfuse.schedulers.attention_cost import ITEMSIZE, PIECE, Attention
+from taskfuse.schedulers.attention_cost import ITEMSIZE, PIECE, STEP, Attention
 from taskfuse.schedulers.elementwise import stored
 from taskfuse.schedulers.loads import is_bulk
 from taskfuse.schedulers.schedule import refuse
@@ -69,9 +69,10 @@ def find(fusion: Fusion) -> Attention:
         )
     batch = tuple(sorted((*one.batch, *(p for p in sides.columns if p != n))))  # chunks of keys are such an axis, which queries lack
     sizes = [first.output.root[one.summed[0]].extent, second.output.root[c].extent]
-    for e in sizes:
-        if not isinstance(e, Const) or e.value % 32 or e.value < 32:
-            raise refuse(fusion, "attention", f"heads of {e} elements", "use constant multiples of 32")
+    steps = STEP * ITEMSIZE // sides.a.tensor.dtype.itemsize, STEP
+    for e, step in zip(sizes, steps, strict=True):
+        if not isinstance(e, Const) or e.value % step or e.value < step:
+            raise refuse(fusion, "attention", f"heads of {e} elements", f"use constant multiples of {step}")
     if len(batch) > 3:
         raise refuse(fusion, "attention", f"it has {len(batch)} batch axes", "merge them, with a reshape")
     assert isinstance(sizes[1], Const)
