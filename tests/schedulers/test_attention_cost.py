@@ -74,6 +74,22 @@ def test_products_ahead_and_turns_need_two() -> None:
     assert AttentionConfig(2, is_pipelined=True, in_turn=True).words.endswith(", products ahead, in turn")
 
 
+def test_parts_of_the_columns() -> None:
+    with pytest.raises(UnsupportedError, match="3 parts of the columns, of 2 warpgroups"):
+        AttentionConfig(2, parts=3)
+    with pytest.raises(UnsupportedError, match="scores of 144 keys"):
+        AttentionConfig(2, 144, parts=2, apart=True)
+    with pytest.raises(UnsupportedError, match="turns, or products ahead, of warpgroups with the same rows"):
+        AttentionConfig(2, parts=2, is_pipelined=True)
+    for config, reason in (
+        (AttentionConfig(2, 64, 2), "a warpgroup has 512 columns"),
+        (AttentionConfig(3, 64, 2, parts=3), "3 parts of 512 columns are no multiples of 64"),
+        (AttentionConfig(2, 64, 2, parts=2), "a block needs 353280 bytes of Shared memory"),  # keys and values are apart
+    ):
+        with pytest.raises(UnsupportedError, match=reason):
+            tf.schedulers.attention(attention(576, 512), config)
+
+
 @pytest.mark.parametrize(
     ("config", "reason", "help"),
     [
