@@ -40,18 +40,8 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedule.scatter import ragged_rows
-from taskfuse.schedulers.attention_cost import (
-    APART_COLUMNS,
-    HOLDING,
-    ITEMSIZE,
-    LOADING,
-    PIECE,
-    SCORING,
-    Attention,
-    AttentionConfig,
-    check_fits,
-    planned,
-)
+from taskfuse.schedulers.attention_config import APART_COLUMNS, HOLDING, ITEMSIZE, LOADING, PIECE, SCORING, AttentionConfig
+from taskfuse.schedulers.attention_cost import Attention, check_fits, planned
 from taskfuse.schedulers.attention_math import find
 from taskfuse.schedulers.config import STMATRIX
 from taskfuse.schedulers.elementwise import stored
@@ -72,7 +62,7 @@ def attention(
 
     The fusion has two products of 16-bit factors with float32 sums; factors of the first may have 8 bits, and are inputs, read as ``[..., M, D]`` and
     ``[..., N, D]``. The second sums over N: its factors are elementwise math and reductions over N of the first product, and an input ``[..., N, C]``, which
-    may be columns of ``[..., N, D]``. The reductions form a cascade (:func:`taskfuse.cascade`). D and C are constant multiples of 32, as large as Shared memory
+    may be columns of ``[..., N, D]``. The reductions form a cascade (:func:`taskfuse.cascade`). D and C are constant multiples of 8 (of 16, of 8 bits), as large as Shared memory
     and registers hold; M and N are any; there are up to three batch axes, of which keys and values may lack some or have fewer elements (grouped queries), and
     queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
 

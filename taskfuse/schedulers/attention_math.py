@@ -20,11 +20,13 @@ from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.masked_ends import masked_end, masked_start
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedule.scatter import ragged_rows
-from taskfuse.schedulers.attention_cost import ITEMSIZE, PIECE, STEP, Attention
+from taskfuse.schedulers.attention_config import ITEMSIZE, PIECE
+from taskfuse.schedulers.attention_cost import Attention
 from taskfuse.schedulers.elementwise import stored
 from taskfuse.schedulers.loads import is_bulk
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.walk_tiles import check_product, is_given, matrices
+from taskfuse.target import VECTOR_BYTES
 
 SWIZZLED_ROWS = 8
 """The period of a swizzle in Shared memory, in rows."""
@@ -69,9 +71,9 @@ def find(fusion: Fusion) -> Attention:
         )
     batch = tuple(sorted((*one.batch, *(p for p in sides.columns if p != n))))  # chunks of keys are such an axis, which queries lack
     sizes = [first.output.root[one.summed[0]].extent, second.output.root[c].extent]
-    steps = STEP * ITEMSIZE // sides.a.tensor.dtype.itemsize, STEP
-    for e, step in zip(sizes, steps, strict=True):
-        if not isinstance(e, Const) or e.value % step or e.value < step:
+    for e, itemsize in zip(sizes, (sides.a.tensor.dtype.itemsize, ITEMSIZE), strict=True):
+        step = VECTOR_BYTES // itemsize
+        if not isinstance(e, Const) or e.value % step or not e.value:
             raise refuse(fusion, "attention", f"heads of {e} elements", f"use constant multiples of {step}")
     if len(batch) > 3:
         raise refuse(fusion, "attention", f"it has {len(batch)} batch axes", "merge them, with a reshape")

@@ -19,7 +19,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedule.through_view import reads_through
-from taskfuse.schedulers.attention_cost import ITEMSIZE, STEP
+from taskfuse.schedulers.attention_config import ITEMSIZE, STEP, span
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
@@ -89,13 +89,13 @@ def swizzle(script: Script, tv: TensorView, run: int | None = None) -> Recorded:
     extent = tv.schedule.loop[-1].extent
     assert isinstance(extent, Const)
     size = tv.dtype.itemsize
-    span = next(s for s in (128, 64, 32) if extent.value * size % s == 0)
+    piece = span(extent.value * size)
     call = script.on(tv)
-    call.split(-1, span // size).reorder({-2: -3})
+    call.split(-1, piece // size).reorder({-2: -3})
     call.bind(-3, P.Unroll)
     if run is not None:
         call.split(-2, run).bind(-3, P.Unroll)
-    return call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
+    return call.set_allocation_domain(Spelled(layouts.swizzled(piece), f"tf.layouts.swizzled({piece})"))
 
 
 def multiply(script: Script, tv: TensorView, m: int, columns: int, itemsize: int = ITEMSIZE) -> None:

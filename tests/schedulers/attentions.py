@@ -109,7 +109,7 @@ CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]
     "one chunk of keys": (lambda: attention(sizes=("M", 32)), AttentionConfig(1, 32, 2), (70, 32)),
     "one short chunk of keys": (lambda: attention(heads=("B",), sizes=("M", 30)), AttentionConfig(1, 32, 2), (70, 30)),
     "one chunk of causal keys": (lambda: attention(sizes=(30, 30), is_causal=True), AttentionConfig(1, 32, 2), (30, 30)),
-    "other columns": (lambda: attention(80, 48, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
+    "other columns": (lambda: attention(72, 40, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
     "keys that are values": (lambda: latent(32, 32), AttentionConfig(1, 32, 2), (70, 50)),
     "keys that are values, products ahead": (lambda: latent(32, 32, sizes=("M", 64)), AttentionConfig(1, 32, 2, is_pipelined=True), (5, 64)),
     "parts of the columns": (latent, AttentionConfig(2, 32, 2, parts=2), (70, 50)),

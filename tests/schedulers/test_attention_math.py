@@ -16,7 +16,7 @@ from tests.schedulers.attentions import attention, chained, chunks_of, keys_of_8
         (single, "the number of matrix products is 1, not 2"),
         (chained, "16-bit floats"),
         (scaled_first, "not inputs"),
-        (lambda: attention(40), "heads of 40"),
+        (lambda: attention(44), "heads of 44"),
         (lambda: attention(heads=("A", "B", "C", "D")), "4 batch axes"),
         (lambda: attention(heads=(4,), key_heads=(2,), sizes=(3, "N"), enable_gqa=True), "digits of several axes"),
     ],

@@ -62,7 +62,7 @@ def test_few_queries_of_heads_that_have_keys_together_are_one_product(rows: int)
 
 
 def test_what_has_no_walk_stays() -> None:
-    fusion = attention(40, heads=(2,), sizes=(1, 32768))  # not a multiple of 16
+    fusion = attention(44, heads=(2,), sizes=(1, 32768))  # not a multiple of 8
     assert chunk_long_cascades(fusion, Sizes(fusion, None, DEFAULT)) is None
     with tf.Fusion() as fusion:
         a, b, c = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(3))
