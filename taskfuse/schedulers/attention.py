@@ -62,9 +62,9 @@ def attention(
 
     The fusion has two products of 16-bit factors with float32 sums; factors of the first may have 8 bits, and are inputs, read as ``[..., M, D]`` and
     ``[..., N, D]``. The second sums over N: its factors are elementwise math and reductions over N of the first product, and an input ``[..., N, C]``, which
-    may be columns of ``[..., N, D]``. The reductions form a cascade (:func:`taskfuse.cascade`). D and C are constant multiples of 8 (of 16, of 8 bits), as large as Shared memory
-    and registers hold; M and N are any; there are up to three batch axes, of which keys and values may lack some or have fewer elements (grouped queries), and
-    queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
+    may be columns of ``[..., N, D]``. The reductions form a cascade (:func:`taskfuse.cascade`). D and C are constants, as large as Shared memory and registers
+    hold, and rows are multiples of 16 bytes; M and N are any; there are up to three batch axes, of which keys and values may lack some or have fewer elements
+    (grouped queries), and queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.

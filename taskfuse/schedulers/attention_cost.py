@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import float32
+from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.offsets import offsets_name
@@ -162,7 +163,7 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
         every = [replace(c, parts=c.warpgroups) for c in every if c.warpgroups == -(-found.columns // WIDEST)]
         every += [replace(c, apart=True) for c in every if c.warpgroups == APART and c.chunk <= APART_CHUNK]
     every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
-    if not found.is_masked and found.columns >= SHARED_COLUMNS:
+    if not found.is_masked and SHARED_COLUMNS <= found.columns <= WIDEST:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
     every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
     every += [replace(c, staged=1) for c in every if c.staged and c.blocks and c.query_stages > 1 and found.is_masked]  # beside what blocks claim
@@ -227,13 +228,15 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     """
     target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk * (1 if config.apart else config.parts)
-    products = (scores * walk.depth * found.itemsize + config.rows * config.chunk * found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
+    reading = max(1.0, (WGMMA_ROWS + config.chunk) / (2 * config.chunk))  # of few columns an instruction waits for its first factor
+    products = (scores * walk.depth * found.itemsize * reading + config.rows * config.chunk * found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
     beside = min(config.residents * config.warpgroups, max(REGISTERS)) - 1
     if config.residents > 1:  # what one block waits for its keys is in the figures
         products = max(products, config.chunk * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.l2_bytes_per_cycle)
     exposed = figures.exposed[beside] * config.chunk / KEYS
     cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
+    cycles += figures.apart_cycles if config.apart else 0
     cycles *= figures.ahead if config.is_pipelined else 1
     cycles *= 1 if config.cluster == 1 else figures.shared_chunk
     cycles += figures.masked_cycles if found.is_masked else 0
