@@ -5,9 +5,9 @@ turn, which together are larger than the L2 cache; poisoned outputs, compared wi
 20 replays of CUDA graphs of 10 calls, all runners of a case replayed in turn. Bandwidth is that of queries, keys, values and results, each moved once. The
 heads that have keys together are rows of one product. Heads of 576 elements with values of 512 are those of latent attention (DeepSeek-V2, arXiv:2405.04434):
 all heads have keys together, and a value is a part of its key, which is moved once; beside them are FlexAttention, compiled, and two products with a softmax
-between them, which torch computes faster than what it compiles of them. Kernels are built with ``fast_math``, as the others are. Runners are one walk over the keys (``tf.schedulers.attention``), the choice of
-``tf.compile``, and with ``--chunks`` two kernels of these numbers of chunks (:func:`taskfuse.chunk_cascade`), with the parameters of ``--configs`` for the
-walks, the fields of an ``AttentionConfig`` in order.
+between them, which torch computes faster than what it compiles of them. Kernels are built with ``fast_math``, as the others are. Runners are one walk over
+the keys (``tf.schedulers.attention``), the choice of ``tf.compile``, and with ``--chunks`` two kernels of these numbers of chunks
+(:func:`taskfuse.chunk_cascade`), with the parameters of ``--configs`` for the walks, the fields of an ``AttentionConfig`` in order.
 """
 
 from __future__ import annotations
