@@ -12,8 +12,8 @@ columns each. Both may compute the scores, or a warpgroup of its own does (Flash
     scores     for each chunk: wgmma of queries and keys, maximum and exponentials, which go into a ring in Shared memory; so do the factors of the sums
     consumer   for each chunk: the sums, rescaled; wgmma of exponentials and values, both from Shared memory
 
-The scheduler has no notion of softmax: :func:`taskfuse.cascade` turns the
-reductions between the two products into one walk. Any elementwise math may stand between the products: scale, mask, bias, softcap.
+The scheduler has no notion of softmax: :func:`taskfuse.cascade` turns the reductions between the two products into one walk. Any elementwise math may stand
+between the products: scale, mask, bias, softcap.
 
 Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Script` writes them down.
 """
