@@ -408,8 +408,7 @@ class _Walk:
             script.make_roles(load, script.grouped(tasks, "consumer"))
             return
         scores = script.task([self.scores, *softmax], "scores")
-        tasks = [script.task(self.factors[1:], "factors"), script.task([self.walk], "values"), script.task(results, "results")]
-        script.order([self.scores, *self.parts, *self.rows, *self.chunks, *self.sums, *self.exponentials])  # sums are rescaled while exponentials are computed
+        tasks = [script.task([*self.factors[1:], self.walk], "values"), script.task(results, "results")]
         consumer = script.grouped(tasks, "consumer")
         script.group([load, scores, consumer], "roles").parallelize(P.TIDy)
         for node, count in ((load, LOADING), (scores, SCORING), (consumer, HOLDING)):
