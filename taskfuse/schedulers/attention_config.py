@@ -57,9 +57,9 @@ WIDEST = 256
 
 
 def span(row: int) -> int:
-    """Bytes of the pieces that rows of some bytes are cut into in Shared memory, where they are swizzled: 128, or what divides rows; the rest of a last piece
-    is filled with zeros."""
-    return next((s for s in (128, 64) if row % s == 0), 128)
+    """Bytes of the pieces that rows of some bytes are cut into in Shared memory, where they are swizzled: the most that divides rows; if nothing does, the rest
+    of a last piece is filled with zeros."""
+    return next((s for s in (128, 64, 32) if row % s == 0), 128)
 
 
 @dataclass(frozen=True, slots=True)
