@@ -126,13 +126,16 @@ def one_walk(case: Case, g: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: t
         tg, tq = (tf.define_tensor(list(q.shape), dtype=tf.bfloat16) for _ in range(2))
         tk, tv = (tf.define_tensor(list(k.shape), dtype=tf.bfloat16) for _ in range(2))
         shift, delta = (tf.expand_dims(tf.define_tensor(rows), 3) for _ in range(2))
-        p = tf.exp2(tf.matmul(tq, tk.mT, dtype=tf.float32) * (scale * math.log2(math.e)) - shift)
+        scores = tf.matmul(tq, tk.mT, dtype=tf.float32)
+        if case.is_causal:
+            scores = tf.where(tf.arange(case.keys) <= tf.expand_dims(tf.arange(case.queries), 1), scores, -math.inf)
+        p = tf.exp2(scores * (scale * math.log2(math.e)) - shift)
         ds = tf.cast(p * (tf.matmul(tg, tv.mT, dtype=tf.float32) - delta), tf.bfloat16)
         made = tf.matmul(tf.cast(p, tf.bfloat16).mT, tg, dtype=tf.float32), tf.matmul(ds.mT, tq, dtype=tf.float32) * scale
         fusion.add_output(*(tf.cast(x, tf.bfloat16) for x in made), tf.matmul(ds, tk, dtype=tf.float32))
     with tf.Fusion("rounded") as after:
         after.add_output(tf.cast(tf.define_tensor([*rows, case.depth]) * scale, tf.bfloat16))
-    if case.is_causal or case.groups > 1:
+    if case.groups > 1:
         return None
     try:
         tf.schedulers.one_walk(fusion, target=present())

@@ -102,7 +102,7 @@ def captured(model: Any, inputs: tuple[Any, ...], train: bool) -> tuple[list[str
             bw_compiler=planned,
             inference_compiler=planned,
             partition_fn=min_cut_rematerialization_partition,
-            decompositions=decompositions(),
+            decompositions=decompositions("cpu"),
             keep_inference_input_mutations=True,
         )
 

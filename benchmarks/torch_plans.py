@@ -61,7 +61,7 @@ def plan(name: str, case: Case, given: Any) -> None:
             bw_compiler=planned_only("backward"),
             inference_compiler=planned_only("inference"),
             partition_fn=min_cut_rematerialization_partition,
-            decompositions=decompositions(),
+            decompositions=decompositions("cpu"),
             keep_inference_input_mutations=True,
         )
 

@@ -11,7 +11,7 @@ from taskfuse.check.statement_tree import Context, Node, StatementTree, chosen
 from taskfuse.check.tiles import BufferLayouts, TouchedBytes, blocks, row_major
 from taskfuse.ir import fragments
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, conjuncts, const, ge, is_multiple, le, lt, prove, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, Sym, conjuncts, const, ge, is_multiple, le, lt, prove, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, TmaLoad, TmaStore, VectorCopy
@@ -157,7 +157,12 @@ def at_least(e: Expr, low: int, context: Context) -> bool:
 
 
 def _less(a: Expr, b: Expr, context: Context) -> bool:
-    return _linear(b - a - 1, context, 1) or context.constraints.proves(lt(a, b))
+    return _ends_at(a, b, context) or _linear(b - a - 1, context, 1) or context.constraints.proves(lt(a, b))
+
+
+def _ends_at(a: Expr, b: Expr, context: Context) -> bool:
+    """True only if ``a`` is a symbol that ends before ``b``, as half of those do that index an axis of symbolic extent."""
+    return isinstance(a, Sym) and context.facts.ranges.get(a.name, (None, None))[1] is b - 1
 
 
 def _nonnegative(e: Expr, context: Context) -> bool:

@@ -247,7 +247,8 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
                 before = (*before, not_(arm.cond))
         case _:
             for e in expressions(stmt):
-                yield from demands(e)
+                if not isinstance(e, Const | Sym):  # by far the most
+                    yield from demands(e)
 
 
 def _of_statements(tree: StatementTree, slots: Mapping[str, int]) -> Iterator[tuple[Demand, Stmt, Context]]:
@@ -320,8 +321,8 @@ def _operand(operand: Operand) -> Conditions:
 def _extents(name: str, extents: Iterable[Expr]) -> Iterator[Demand]:
     """The demands on the extents of an array."""
     for e in extents:
-        yield from demands(e)
         if not _is_at_least(e, 0):
+            yield from demands(e)
             yield Demand("extents", f"an extent of {name}:", e, 0)
 
 

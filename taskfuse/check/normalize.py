@@ -6,13 +6,14 @@ A rewritten expression has a value only where the original has one. ``ranges``: 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from taskfuse.check.masks import THREAD_NAMES
 from taskfuse.check.ranges import Ranges
 from taskfuse.ir.scalar import ONE, ZERO, Const, Element, Expr, Facts, FloorDiv, Mod, Table, children, const, remembered, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES
-from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, walk, with_bodies
+from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, held, map_expressions, map_stmts, walk, with_bodies
 from taskfuse.kir.nodes import Bind, For, If, Stmt, TmaLoad, TmaStore
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
@@ -43,7 +44,13 @@ def in_blocks(kernel: Kernel, facts: Facts, ranges: Ranges) -> tuple[Stmt, ...]:
         found = _put(e, places, ranges, facts)
         return e if found is None else found
 
-    return map_stmts(kernel.body, lambda s: map_expressions(s, written))
+    return map_stmts(kernel.body, lambda s: map_expressions(s, written) if _mentions(s, known) else s)
+
+
+def _mentions(stmt: Stmt, names: AbstractSet[str]) -> bool:
+    """True if an expression of a statement itself, or its claim, has one of some symbols; most statements have none, and stay the same objects."""
+    claim = held(stmt)
+    return any([not e.free.isdisjoint(names) for e in (*expressions(stmt), *(claim.index if claim is not None else ()))])
 
 
 def in_iteration(loop: For, value: Expr, ranges: Ranges) -> tuple[Stmt, ...] | None:
@@ -57,7 +64,7 @@ def in_iteration(loop: For, value: Expr, ranges: Ranges) -> tuple[Stmt, ...] | N
         lost = lost or found is None
         return e if found is None else found
 
-    body = map_stmts(loop.body, lambda s: map_expressions(s, written))
+    body = map_stmts(loop.body, lambda s: map_expressions(s, written) if _mentions(s, at.keys()) else s)
     return None if lost else body
 
 
@@ -104,7 +111,7 @@ class Unrolled:
     queues: frozenset[int] = frozenset()
 
 
-def unrolled(body: tuple[Stmt, ...]) -> Unrolled:
+def unrolled(body: Kernel | tuple[Stmt, ...]) -> Unrolled:
     """The loops that are copied out. Unrolled loops around the other ends of the mbarriers in them are copied out alike.
 
     A loop whose iterations leave no copy in flight is not split for copies of threads: a ring that it fills ahead stays whole.

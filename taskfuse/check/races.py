@@ -29,6 +29,9 @@ from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.kir.operands import Queue
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
+ONE_THREAD = THREADS | BLOCKS
+"""What has one value in two accesses that one thread makes."""
+
 
 class Races:
     """The address layer for one kernel."""
@@ -47,7 +50,7 @@ class Races:
         self._multibuffers = multibuffers
         self._tma_prefetch = prefetch
         self._sync_points = SyncPoints(c for m in barriers.at.values() if (c := m.sync_point) is not None)
-        self._relations: dict[tuple[int, int], Relation] = {}
+        self._relations: dict[tuple[int, int, bool], Relation] = {}
 
     def check(self) -> Iterator[Obligation]:
         """Every pair of conflicting accesses: those that may race, one by one; or one obligation for all."""
@@ -100,11 +103,13 @@ class Races:
         return "" if relation.excluded() or relation.apart(a, b) else reason
 
     def _relation(self, a: Use, b: Use) -> Relation:
-        """The relation of two accesses: the same for all accesses at these two places, such as copies of an unrolled loop."""
-        places = a.place, b.place
+        """The relation of two accesses: the same for all accesses at these two places, such as copies of an unrolled loop. Of generic ones, whether one thread
+        makes both is asked first, which is enough."""
+        generic = not a.engine.is_async and not b.engine.is_async
+        places = a.place, b.place, generic
         found = self._relations.get(places)
         if found is None:
-            found = self._relations[places] = Relation(a, b, self.threads)
+            found = self._relations[places] = Relation(a, b, self.threads, enough=ONE_THREAD if generic else None)
         return found
 
     def _once(self, a: Use, b: Use) -> bool:
@@ -112,9 +117,9 @@ class Races:
         same = frozenset(loop.stmt.var for loop in common_loops(a.node, b.node) if isinstance(loop.stmt, For))
         if not same:
             return False
-        r = Relation(a, b, self.threads, same)
         generic = not a.engine.is_async and not b.engine.is_async
-        return r.never or (generic and r.equal >= THREADS | BLOCKS)
+        r = Relation(a, b, self.threads, same, ONE_THREAD if generic else None)
+        return r.never or (generic and r.equal >= ONE_THREAD)
 
     def _by_rings(self, a: Use, b: Use, equal: frozenset[str]) -> bool:
         """True only if one of two accesses of an element is over when a position of a ring completes, and the other one follows a wait for that."""
@@ -145,9 +150,9 @@ class Races:
             return "", None
         equal = frozenset(r.equal)
         generic = not a.engine.is_async and not b.engine.is_async
-        if generic and equal >= THREADS | BLOCKS:
+        if generic and equal >= ONE_THREAD:
             return "", None
-        if a.memory is MemoryType.Global and a.engine.is_async and a is b and equal >= THREADS | BLOCKS:
+        if a.memory is MemoryType.Global and a.engine.is_async and a is b and equal >= ONE_THREAD:
             return self._order.overlapping_stores(a, equal), r
         if self._order.after_load(a, b, equal) or (
             (a.memory is MemoryType.Shared or equal >= BLOCKS) and self._order.chains.handed_over(a, b, self._order.over)
@@ -163,7 +168,7 @@ class Races:
             return self._refilled(buffered, equal), r
         if a.node is b.node:
             one_load = a.engine is b.engine is Engine.LOAD and same_position and self.threads.at_most_one(a.context.conditions)
-            if not one_load and (generic or not equal >= THREADS | BLOCKS) and not self._once(a, b):
+            if not one_load and (generic or not equal >= ONE_THREAD) and not self._once(a, b):
                 return "different threads may touch one element in one statement", r
         elif (same_position or not same_ring) and (buffered is None or buffered.same):
             steps = self.paths.forward(a.node, b.node)

@@ -52,6 +52,7 @@ class Relation:
 
     Args:
         same: names of loop variables that have one value in both, for questions about one iteration.
+        enough: once these have one value in both, nothing more is asked: what else has, and whether they ever access a common element.
 
     Attributes:
         never: they access no common element.
@@ -59,7 +60,7 @@ class Relation:
             ``SAME_WARP`` if their warps have the same number.
     """
 
-    def __init__(self, a: Use, b: Use, threads: Threads, same: frozenset[str] = frozenset()) -> None:
+    def __init__(self, a: Use, b: Use, threads: Threads, same: frozenset[str] = frozenset(), enough: frozenset[str] | None = None) -> None:
         self.threads = threads
         self.a, self.b = a.context, b.context
         self.never = False
@@ -77,13 +78,19 @@ class Relation:
             for cluster in clusters:
                 self._learn(cluster)
         self._fix()
+        if enough is not None and self.equal >= enough:
+            return
         unsolved = [n for n in (*THREAD_NAMES, *BLOCK_NAMES) if n not in self.equal]
         if a.buffer == b.buffer:
             equations = composed([(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None])
         else:
             equations = []
+        if enough is not None:  # what may tell it soonest first
+            missing = enough - self.equal
+            equations.sort(key=lambda equation: equation[0].free.isdisjoint(missing))
         self._loops = {n.stmt.var: n for n in a.node.loops if isinstance(n.stmt, For) and n in b.node.loops}
         used: dict[int, tuple[int, ...]] = {}  # how much was known when an equation was used: it says no more until more is
+        derived: dict[Expr, tuple[int, ...]] = {}  # likewise of a fact
         for _ in range(ROUNDS):
             before = len(self.equal), len(self._facts), len(equations)
             for k, (x, y) in enumerate(equations):
@@ -92,13 +99,16 @@ class Relation:
                     continue
                 used[k] = known
                 self._solve(x, y)
-                if self.never:
+                if self.never or (enough is not None and self.equal >= enough):
                     return
             for n in unsolved:
                 if n not in self.equal and self._has_one_value(n):
                     self._learn(sym(n))
             for e in list(self._facts):
-                self._derive(e, equations)
+                known = len(self.equal), len(self._alike), len(self._facts), len(self._loops)
+                if derived.get(e) != known:
+                    derived[e] = known
+                    self._derive(e, equations)
             for name, loop in list(self._loops.items()):
                 if name in self.equal:
                     del self._loops[name]

@@ -193,7 +193,7 @@ class StatementTree:
         known = _outermost(before)
         tree = StatementTree(kernel, StatementBlock(None, known), [], Masks(kernel.block), before)
         body = in_blocks(kernel, known.facts, known.ranges)
-        loops = unrolled(body)
+        loops = unrolled(kernel if body is kernel.body else body)  # of a kernel it is known which statements it has
         if loops.slots != loops.queues:
             tree._rest = body, loops.queues
         tree._fill(tree.root, copied_out(body, loops.slots, known.ranges))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,11 +68,16 @@ class Threads:
         self._masks = tree.masks
         self.shape = self._masks.shape
         self._env, self._warps = self._masks.values, self._masks.warps
-        # the axes within one warp, and those on whose strides warps begin anew
-        self.outer = self.alike(WARP)
-        self.warp = simplify(linear_thread(kernel) // WARP, self.context.facts)
+
+    @cached_property
+    def outer(self) -> frozenset[str]:
+        """The axes on whose strides warps begin anew."""
+        return self.alike(WARP)
+
+    @cached_property
+    def warp(self) -> Expr:
         """The number of a thread's warp in its block."""
-        self._inner = tuple(n for n in THREAD_NAMES if n not in self.outer and self.extents[n] is not const(1))
+        return simplify(linear_thread(self.context.kernel) // WARP, self.context.facts)
 
     # -- conditions -----------------------------------------------------------------------------------------------------------------
 
@@ -130,12 +136,13 @@ class Threads:
         missing = tuple(c for c in b if c not in a)
         if not missing:
             return True
-        one, two = self.mask(self.split(a).threads), self.mask(missing)
+        selected = self.split(a).threads
+        one, two = self.mask(selected), self.mask(missing)
         if one is not None and two is not None:
             if not any_of(one & ~two):
                 return True
-            if context is None:
-                return False
+            if context is None or all(c in selected or c.free.isdisjoint(THREADS) for c in context.constraints.assumptions):
+                return False  # nothing else is known of a thread
         known = self.context.constraints.given(*a) if context is None else context.constraints
         return all(known.ranges.implies(c) or known.proves(c) for c in missing)
 
@@ -151,7 +158,7 @@ class Threads:
         masks = [self.mask(s) for s in sets]
         if self.shape is not None and all(m is not None for m in masks):
             return self._warps, [m for m in masks if m is not None]
-        names = self._inner
+        names = [n for n in THREAD_NAMES if n not in self.outer and self.extents[n] is not const(1)]  # the axes within one warp
         shared = set(sets[0]).intersection(*sets[1:])
         extents = effective_extents(tuple(shared), self.extents, self.context)
         if not all(isinstance(extents[n], Const) and isinstance(self.strides[n], Const) for n in names):

@@ -14,6 +14,7 @@ from taskfuse.check.counterexample import counterexample
 from taskfuse.check.defined import DIVISORS, defined, without_value
 from taskfuse.check.drawn_launches import drawn_extents
 from taskfuse.check.known import unknown
+from taskfuse.check.magnitudes import WIDE, too_large
 from taskfuse.check.order import deadlocks, initialization
 from taskfuse.check.places import searched
 from taskfuse.check.queues import owned
@@ -63,7 +64,10 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
         InputError: an extent has no value in ``extents``, or one that breaks its facts.
     """
     with PAUSE:  # one of all: ending a pause costs a collection of new objects
-        return _verified(kernel, extents)
+        try:
+            return _verified(kernel, extents)
+        except OverflowError:
+            return Certificate(kernel.name, Argument([WIDE]))
 
 
 def _verified(kernel: Kernel, extents: Mapping[str, int] | None) -> Certificate:
@@ -87,13 +91,13 @@ def _verified(kernel: Kernel, extents: Mapping[str, int] | None) -> Certificate:
 
 
 def _broken(kernel: Kernel) -> Obligation | None:
-    """The rule of kernel IR that a kernel breaks, or a statement that the proof does not know. The argument takes all of them for granted, those of the witness
-    too."""
+    """The rule of kernel IR that a kernel breaks, a statement that the proof does not know, or an expression of numbers that are too large for it. The argument
+    takes all of them for granted, those of the witness too."""
     try:
         kernel.check_ir()
     except VerifyError as error:
         return Obligation(Layer.STRUCTURE, "rules of kernel IR", Verdict.OUTSIDE, error.message.partition("\n")[0])
-    return unknown(kernel)
+    return unknown(kernel) or too_large(kernel)
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None, *, claims: bool) -> Certificate:
@@ -131,6 +135,8 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
         if meant is not kernel:
             trees.append(StatementTree.of(meant))
         yield from _layers(trees[0], trees[-1], launched)
+    except OverflowError:
+        yield WIDE
     finally:
         for tree in trees:
             tree.release()
@@ -191,12 +197,12 @@ def _refuted(kernel: Kernel, argument: Argument) -> tuple[Obligation, ...]:
             break
         try:
             found = None if is_ordered else counterexample(kernel, extents, budget)
-        except (TooLarge, ZeroDivisionError, IndexError):  # or the host finds no value for what it computes
+            wrong = wrong_value(kernel, extents, budget) if found is None else None
+        except (TooLarge, ZeroDivisionError, IndexError, OverflowError):  # or the host finds no value for what it computes
             continue
         launches += 1
         if found is not None:
             return (Obligation(Layer.INSTANCE, found.subject, Verdict.REFUTED, found.reason, found.notes),)
-        wrong = wrong_value(kernel, extents, budget)
         if wrong is not None:
             return (wrong,)
         if launches == LAUNCHES:

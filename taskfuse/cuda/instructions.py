@@ -372,8 +372,9 @@ CLAIM = Helper(
 __device__ __forceinline__ int queue_claim(int* claims, unsigned long long* counter, int position) {
   const unsigned mask = __match_any_sync(__activemask(), position);
   const int first = __ffs(mask) - 1;
-  int number = -1;
-  if ((int)((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % 32) == first) {
+  int number = -1, lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));  // volatile: no register holds it in between
+  if (lane == first) {
     const unsigned claim = shared_address(claims + position);
     asm volatile("ld.acquire.cta.shared::cta.s32 %0, [%1];" : "=r"(number) : "r"(claim) : "memory");
     if (number == -1) {

@@ -33,7 +33,7 @@ from taskfuse.cuda.signature import (
     WorkspaceArgument,
 )
 from taskfuse.cuda.statements import StatementPrinter
-from taskfuse.cuda.storage import NamedStorage, elements
+from taskfuse.cuda.storage import NamedStorage, elements, packed_in
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Identifiers, TextScope, Writer
@@ -162,7 +162,7 @@ class _Emitter:
         used = [b.name for b in kernel.buffers if MEDIA[b.memory].is_placed] + [m.name for m in kernel.mbarriers] + [q.name for q in kernel.queues]
         if used or layout.offsets:
             head.append("extern __shared__ __align__(1024) unsigned char shared[];")
-        wide = float_registers(kernel)
+        wide = float_registers(kernel) - packed_in(kernel)
         for b in kernel.buffers:
             identifier = self.names[b.name]
             own = ranks(kernel.cluster, ())[0] if MEDIA[b.memory].is_by_rank else None

@@ -180,10 +180,22 @@ def declared_in(kernel: Kernel) -> dict[int, list[Buffer]]:
 
 
 def packed_in(kernel: Kernel) -> frozenset[str]:
-    """The Local arrays that are read as words of several elements, by vector copies or matrix instructions."""
+    """The Local arrays that are read as words of several elements, by vector copies or matrix instructions, and the registers that are only copied to these."""
     arrays = {b.name for b in kernel.buffers if b.shape and not MEDIA[b.memory].has_addresses}
     words = (access.buffer for stmt in walk(kernel) if not isinstance(stmt, Compute | Choose | Shuffle) for access in accesses(stmt)[1])
-    return frozenset(arrays.intersection(words))
+    found = arrays.intersection(words)
+    dtypes = {b.name: b.dtype for b in kernel.buffers}
+    registers = {b.name for b in kernel.buffers if not MEDIA[b.memory].has_addresses} - found
+    read = set[str]()
+    for stmt in walk(kernel):
+        sources = {access.buffer for access in accesses(stmt)[1]} & registers
+        read |= sources
+        match stmt:
+            case Compute(op=op, out=out) if op.cpp.moves and out.buffer in found:
+                registers -= {name for name in sources if dtypes[name] is not dtypes[out.buffer]}
+            case _:
+                registers -= sources
+    return frozenset(found | (registers & read))
 
 
 def _common(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

@@ -156,7 +156,7 @@ class _Reference:
             array = self.tensors[part.tensor]
             update = part.tensor.definition
             if array.size and isinstance(update, Update):
-                result = self.updated(result, update, place)
+                result = self.updated(result, update, part.valid, place)
             elif array.size:
                 shape = array.shape or (1,)  # as in a selection
                 valid = np.broadcast_to(np.asarray(evaluate_expr(part.valid, self.grid(array.shape)), np.bool_), shape)
@@ -166,15 +166,15 @@ class _Reference:
                 result[tuple(np.broadcast_to(e, points[0].shape) for e in index)] = array.reshape(shape)[points]
         return result
 
-    def updated(self, whole: Array, update: Update, place: Sequence[Expr]) -> Array:
-        """``whole`` combined with all points of an update; points of one element are combined with each other first."""
+    def updated(self, whole: Array, update: Update, valid: Expr, place: Sequence[Expr]) -> Array:
+        """``whole`` combined with all valid points of an update; points of one element are combined with each other first."""
         array, dtype = self.tensors[update.output], update.output.dtype
         grid, inside = self.found(update, array.shape)
-        here = np.broadcast_to(inside, array.shape)
-        index = (_checked(evaluate_expr(e, grid), n) for e, n in zip(place, whole.shape, strict=True)) if here.any() else ()
-        chosen = tuple(np.broadcast_to(e, array.shape)[here] for e in index)
+        here = np.broadcast_to(inside & np.asarray(evaluate_expr(valid, grid), np.bool_), array.shape)
         if not here.any():
             return whole
+        index = (np.broadcast_to(np.asarray(evaluate_expr(e, grid)), array.shape)[here] for e in place)
+        chosen: tuple[npt.NDArray[np.int64], ...] = tuple(_checked(e, n) for e, n in zip(index, whole.shape, strict=True))
         cells = np.ravel_multi_index(chosen, whole.shape) if chosen else np.zeros(int(here.sum()), np.int64)
         order = np.argsort(cells, kind="stable")
         cells, terms = cells[order], array[here][order]

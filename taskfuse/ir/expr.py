@@ -173,7 +173,8 @@ class Assemble:
     """The scatter form of ``cat``: each operand tensor *is* a slice of the output's storage; nothing is executed.
 
     Parts that are an :class:`Update` come last, after one part that is the whole output: each of their points is combined with the element at its place,
-    which contains the symbols of its values, or with none if a value is outside. Several may have one place. All other parts have different places.
+    which contains the symbols of its values, or with none if a value is outside or the point is not valid. Several may have one place. All other parts have
+    different places.
 
     Attributes:
         parts: reads of the parts, each at its own index symbols ``i0...``; elements that are not valid there belong to no element of the output.

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from taskfuse.ir.scalar import Expr, evaluate, sym, xor
+from taskfuse.ir.scalar import Expr, evaluate, private, xor
 from taskfuse.target import BANK_BYTES, BANKS
 
 Ints = npt.NDArray[np.int64]
@@ -79,6 +79,6 @@ def operand_offset(row: Expr, column: Expr, itemsize: int, swizzle: int, lbo: in
 @cache
 def operand_offsets(rows: int, k: int, itemsize: int, swizzle: int, lbo: int, sbo: int, major: Major) -> Ints:
     """As :func:`operand_offset`, for all elements of an operand: ``[rows, k]``."""
-    row, column = sym("operand.row"), sym("operand.column")
+    row, column = private("operand.row"), private("operand.column")
     offset = operand_offset(row, column, itemsize, swizzle, lbo, sbo, major)
     return np.asarray(evaluate(offset, {row.name: np.arange(rows)[:, None], column.name: np.arange(k)[None, :]}), np.int64)

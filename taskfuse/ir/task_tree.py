@@ -31,7 +31,8 @@ class TaskTree:
         self.nodes: list[Node] = []
         self.changes = 0
         self._task_of: dict[TensorView, Task] = {}
-        self._kinds: dict[Group, tuple[tuple[int, tuple[bool, ...]], tuple[MathExpr, ...], GroupKind]] = {}
+        self._kinds: dict[Group, tuple[tuple[int, tuple[int, ...], tuple[bool, ...]], tuple[MathExpr, ...], GroupKind]] = {}
+        self._views: tuple[tuple[MathExpr, ...], tuple[TensorView, ...]] | None = None
         self._checks = True
 
     # -- building -------------------------------------------------------------------------------------------------------------------
@@ -232,14 +233,17 @@ class TaskTree:
 
     def kind(self, group: Group) -> GroupKind:
         """See :attr:`Group.kind`; cached until the graph or the tree changes."""
-        exprs = self.fusion.exprs()
-        views = tuple(self.fusion.is_view(e.output) for e in exprs if isinstance(e, View))  # a view that gets storage lies in a task from then on
-        state = ((self.changes, views), exprs)
+        fusion = self.fusion
+        exprs = fusion.exprs()
+        if self._views is None or self._views[0] is not exprs:
+            self._views = exprs, tuple(e.output for e in exprs if isinstance(e, View))
+        stored = tuple([tv.schedule.memory is None for tv in self._views[1]])  # a view that gets storage lies in a task from then on, and so does an output
+        state = self.changes, tuple(map(id, fusion.outputs)), stored
         known = self._kinds.get(group)
-        if known is not None and known[0] == state[0] and known[1] is state[1]:
+        if known is not None and known[0] == state and known[1] is exprs:
             return known[2]
         found = self._kind(group)
-        self._kinds[group] = (*state, found)
+        self._kinds[group] = state, exprs, found
         return found
 
     def _kind(self, group: Group) -> GroupKind:

@@ -21,7 +21,10 @@ Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]
 
 LAUNCH = "GRID"
-NO_NAME = "'{0}' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index and no symbol of a cursor"
+NO_NAME = (
+    "'{0}' is not a name: a name is letters, digits and _, in parts joined by dots, "
+    "no word of the grammar, no index, no number in a tile and no symbol of a cursor"
+)
 
 
 def declared_names(d: Declarations) -> Iterator[str]:

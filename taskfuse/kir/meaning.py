@@ -98,16 +98,16 @@ class _Meaning(PointValues):
                     array, points = self.tensors[part], self._points(self.tensors[part].shape)
                     sent = self.sent.get(part)
                     if sent is not None:
-                        found = self._combined(found, array.reshape(-1), sent, place, points)
+                        found = self._combined(found, array.reshape(-1), sent, place, condition, points)
                         continue
                     mine = np.flatnonzero(self.holds(condition, points, array.size))
                     found[self._index(place, shape, self.some(points, mine), len(mine))] = array.reshape(-1)[mine]
                 return found
 
-    def _combined(self, whole: Array, terms: Array, rule: Send, place: tuple[Expr, ...], point: Point) -> Array:
-        """Every term combined with the element that it is sent to. Floats are summed in float64 and rounded once."""
+    def _combined(self, whole: Array, terms: Array, rule: Send, place: tuple[Expr, ...], condition: Expr, point: Point) -> Array:
+        """Every term that meets the condition, combined with the element that it is sent to. Floats are summed in float64 and rounded once."""
         symbols, inside = self.inside(rule, point, terms.size)
-        mine = np.flatnonzero(inside)
+        mine = np.flatnonzero(inside & self.holds(condition, symbols, terms.size))
         to = self._index(place, whole.shape, self.some(symbols, mine), len(mine))
         wide = whole.astype(np.float64 if whole.dtype.kind not in "biu" else whole.dtype)
         with np.errstate(all="ignore"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.dims import circular, facts_of
@@ -19,6 +21,10 @@ from taskfuse.kir.witness import Definition
 
 INDEX_SYMBOLS = frozenset(p.index_name for p in INDEX_TYPES)
 _INDEX_WORDS = frozenset(name.partition(".")[0] for name in INDEX_SYMBOLS)
+NAMES = 1 << 12
+"""The most names of which it is remembered whether they parse."""
+_OF_TILE = re.compile(r"tile\.[0-9]+")
+"""The symbols that number the elements of a tile in what a statement holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +122,24 @@ class Declarations:
         """True for a valid name in a kernel.
 
         A valid name parses back: it has the form of a symbol, is not a word of the grammar, does not begin like an index
-        (``threadIdx.``), and is not a symbol of a cursor.
+        (``threadIdx.``), numbers no elements of a tile (``tile.0``), and is not a symbol of a cursor.
         """
-        if SYMBOL_NAME.fullmatch(name) is None or name in RESERVED or name.partition(".")[0] in _INDEX_WORDS:
+        if not _parses(name):
             return False
         found = Cursor.of(name)
         return found is None or found[0].name not in self.cursors
 
     def is_declared(self, name: str) -> bool:
         """True for the name of a parameter, an extent, a buffer, an mbarrier array, a counter or a semaphore."""
-        kinds = (self.storage, self.scalars, self.maps, self.mbarriers, self.counters, self.semaphores, self.extents, self.tables)
-        return any(name in names for names in kinds)
+        data = name in self.storage or name in self.scalars or name in self.maps or name in self.extents or name in self.tables
+        return data or name in self.mbarriers or name in self.counters or name in self.semaphores
+
+
+@lru_cache(NAMES)
+def _parses(name: str) -> bool:
+    """True for the form of a symbol that is no word of the grammar, no index, and numbers no elements of a tile."""
+    is_symbol = SYMBOL_NAME.fullmatch(name) is not None and _OF_TILE.fullmatch(name) is None
+    return is_symbol and name not in RESERVED and name.partition(".")[0] not in _INDEX_WORDS
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,10 +96,12 @@ def accesses_have_a_place(subject: Stmt, scope: Scope) -> str | None:
         shape = found.shape
         if len(access.index) != len(shape):
             return f"'{access.buffer}' has {len(shape)} axes, the access {len(access.index)} indices"
-        for axis, (i, extent) in enumerate(zip(access.index, shape, strict=True)) if access is not unread else ():
-            outside = isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value))
-            if outside and simplify(extent, d.facts) is not ZERO:  # of no element nothing ever runs
-                return f"index {i} is outside axis {axis} of '{access.buffer}', whose extent is {extent}"
+        for axis, i in enumerate(access.index):
+            if isinstance(i, Const) and access is not unread:
+                extent = shape[axis]
+                outside = i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value)
+                if outside and simplify(extent, d.facts) is not ZERO:  # of no element nothing ever runs
+                    return f"index {i} is outside axis {axis} of '{access.buffer}', whose extent is {extent}"
         if isinstance(found, Buffer) and not MEDIA[found.memory].has_addresses:
             for i in access.index:
                 if not i.free <= scope.constants:

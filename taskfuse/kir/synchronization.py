@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import ClassVar
 
 from taskfuse.ir.scalar import Expr, Sym, sym
@@ -143,6 +144,8 @@ class CursorPart(Enum):
 
 
 CURSOR_PARTS: Mapping[str, CursorPart] = {part.value: part for part in CursorPart}
+NAMES = 1 << 12
+"""The most symbols of which it is remembered whether they are parts of cursors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,7 @@ class Cursor:
         return found[0] if found is not None and found[1] is CursorPart.SLOT else None
 
     @staticmethod
+    @lru_cache(NAMES)
     def of(symbol: str) -> tuple[Cursor, CursorPart] | None:
         """The cursor and the part that a symbol names; ``None`` if it does not have the form of one."""
         name, _, end = symbol.rpartition(".")

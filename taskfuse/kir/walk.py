@@ -98,8 +98,9 @@ def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
     accumulators too. The source of a gather and the target of an update have indices with the symbols of their values.
     """
     found = fields_of(type(stmt))
-    written = tuple([getattr(stmt, name) for name in found.written])
-    return written, tuple([access for name, kind in found.read for access in kind.reads(getattr(stmt, name))])
+    if not found.read:
+        return tuple([getattr(stmt, name) for name in found.written]), ()
+    return tuple([getattr(stmt, name) for name in found.written]), tuple([a for name, kind in found.read for a in kind.reads(getattr(stmt, name))])
 
 
 def all_accesses(stmt: Stmt) -> Accesses:

@@ -115,7 +115,9 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """An assembly of parts: element ``i0, i1, ...`` of a part is the element at its place, if the part's condition holds; sent points are combined with it."""
+    """An assembly of parts: element ``i0, i1, ...`` of a part is the element at its place, if the part's condition holds; sent points for which it holds are
+    combined with it.
+    """
 
     parts: tuple[str, ...]
     places: tuple[tuple[Expr, ...], ...]

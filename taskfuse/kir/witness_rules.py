@@ -404,10 +404,8 @@ def indices_match(stmt: WritingStmt, holds: Holds, definition: Definition, scope
 
 
 def symbols_are_in_scope(stmt: WritingStmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
-    """The symbols that expressions may use here, and those of the tile, which have no other meaning."""
+    """The symbols that expressions may use here, and those of the tile, which are no names."""
     own = frozenset(f"tile.{k}" for k in range(len(holds.tile))) if holds.tile else NO_SYMBOLS
-    if own and own & scope.symbols:
-        return f"'{min(own & scope.symbols)}' numbers the elements of a tile, and is already defined here"
     name = _foreign(holds.index, scope.symbols | own if own else scope.symbols)
     if name is not None:
         return f"'{name}' is not in scope in what is held"

@@ -96,7 +96,15 @@ class IndexMaps:
             return trips
         task = self.tree.place[tv]
         hardware = {p.index_name: sym(p.index_name) - self.ranges.range(task, p).start for p in INDEX_TYPES}
-        return simplify(self.length(loop, trips, lambda bound: substitute(bound, hardware)), self.ranges.facts)
+        return simplify(self.length(loop, trips, lambda bound: substitute(bound, hardware)), self.outer_facts)
+
+    @property
+    def outer_facts(self) -> Facts:
+        """Facts of the launch, and of the items of work that loops visit."""
+        facts = self.ranges.facts
+        for walk in self.grid_stride.walks.values():
+            facts = facts.with_range(str(walk.item), 0, walk.stop - 1)
+        return facts
 
     def length(self, loop: Loop, extent: Expr, here: Callable[[Expr], Expr]) -> Expr:
         """The trips of a loop of an extent between its start and its end, which ``here`` says in the indices of the extent."""

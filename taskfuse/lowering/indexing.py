@@ -188,7 +188,7 @@ class Indexer:
                 facts = facts.with_range(str(symbol), 0, extent - 1)
         logical = tuple(simplify(substitute(e, point), facts) for e in read.index)
         if tv in self.placed:
-            if self.index_maps.belongs.get(tv) is not self.index_maps.belongs.get(consumer):
+            if tv in self.index_maps.belongs and self.index_maps.belongs[tv] is not self.index_maps.belongs.get(consumer):
                 reason = f"{consumer.name} reads all of it, and it is stored in {self.placed[tv][0].name}, where some of its elements have no place"
                 raise refused(tv, reason, f"let {consumer.name} read what {tv.name} is a copy of: {tv.name}.cache_before() makes it one")
             return self._in_assembly(tv, logical, facts), valid

@@ -4,6 +4,8 @@ A ragged or masked axis is as long as its longest row; past the end of a row its
 such an axis runs from the start of the row to its end where these are known before it: functions of extents, of block indices, of loops around it, and of
 elements of tables. All roles compute them from the same, so rings make as many fills as there are reads.
 
+Of an update, only points that are valid are sent: a loop over others, too, is bounded by their condition in the same way.
+
 A choice reads a result only where its condition holds: padding rows of a product are zero, whatever the product would be there. If no choice takes any element
 of a loop's results, directly or through elementwise functions at the same place, the loop has no trips. The condition that some element is taken is a function
 of the same kind.
@@ -15,9 +17,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from taskfuse.ir.axes import Axis, iteration_point
+from taskfuse.ir.axes import Axis, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import FirstValid, Fold, Literal, Operand, Pointwise, Read, Reduction, Scan, View, at_point, is_same_number
+from taskfuse.ir.expr import FirstValid, Fold, Literal, Operand, Pointwise, Read, Reduction, Scan, Update, View, at_point, is_same_number
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import (
@@ -39,6 +41,7 @@ from taskfuse.ir.scalar import (
     maximum,
     minimum,
     prove,
+    range_where,
     select,
     simplify,
     substitute,
@@ -132,20 +135,24 @@ def find_bounds(index_maps: IndexMaps, indexes_registers: Callable[[TensorView, 
     fusion, found = index_maps.fusion, LoopBounds()
     for loop in index_maps.shared_loops.loops:
         reducing = [tv for tv, a in loop.axes.items() if isinstance(fusion.definition(tv), Reduction) and a.is_reduction]
+        sending = [tv for tv in loop.axes if isinstance(fusion.definition(tv), Update) and tv in index_maps.belongs]
         alone = all(among(tv, reducing) or index_maps.memory[tv] is MemoryType.Local for tv in loop.axes)
         types = (*BLOCK_TYPES, *THREAD_TYPES) if alone else BLOCK_TYPES  # threads that wait for each other inside make equally many trips
         ends = [_end_of(loop, tv, index_maps, types) for tv in reducing]
         ends = [_end_where_read(loop, tv, index_maps, types) if end is None else end for tv, end in zip(reducing, ends, strict=True)]
+        ends += [_of_points(loop, tv, index_maps, is_end=True) for tv in sending]
         in_order = [tv for tv in loop.axes if isinstance(fusion.definition(tv), Scan | Fold)]
         starts = [_start_of(loop, tv, index_maps, types) for tv in (*reducing, *in_order)]
+        starts += [_of_points(loop, tv, index_maps, is_end=False) for tv in sending]
         known_ends, known_starts = ([e for e in bounds if e is not None] for bounds in (ends, starts))
         once = any(a.is_foreign and index_maps.memory[tv] is not MemoryType.Local for tv, a in loop.axes.items())  # a copy at the first index alone
-        has_end, has_start = reducing and len(known_ends) == len(ends), reducing and len(known_starts) == len(starts) and not once
-        if not (has_end or has_start) or not _ends_unseen(fusion, loop, reducing) or any(indexes_registers(tv, loop) for tv in loop.axes):
+        bounding = [*reducing, *sending]
+        has_end, has_start = bounding and len(known_ends) == len(ends), bounding and len(known_starts) == len(starts) and not once
+        if not (has_end or has_start) or not _ends_unseen(fusion, loop, bounding) or any(indexes_registers(tv, loop) for tv in loop.axes):
             continue
         if has_end:
-            found.ends[loop] = simplify(maximum(0, *known_ends), index_maps.ranges.facts)
-        start = simplify(maximum(0, minimum(*known_starts)), index_maps.ranges.facts) if has_start else ZERO
+            found.ends[loop] = simplify(maximum(0, *known_ends), index_maps.outer_facts)
+        start = simplify(maximum(0, minimum(*known_starts)), index_maps.outer_facts) if has_start else ZERO
         if start is not ZERO:
             found.starts[loop] = start
     _check_bounds(index_maps, found)
@@ -171,7 +178,7 @@ def _check_bounds(index_maps: IndexMaps, found: LoopBounds) -> None:
             loop = next((loop for a, loop in zip(tv.loop, index_maps.shared_loops.path[tv], strict=True) if a is tv.root[k]), None)
             known, bound_of = (found.starts, _start_of) if what == "start" else (found.ends, _end_of)
             own = None if loop is None else bound_of(loop, tv, index_maps, (*BLOCK_TYPES, *THREAD_TYPES))
-            if loop is None or own is None or not prove(eq(known.get(loop, ZERO), maximum(own, 0)), index_maps.ranges.facts):
+            if loop is None or own is None or not prove(eq(known.get(loop, ZERO), maximum(own, 0)), index_maps.outer_facts):
                 raise refused(
                     tv,
                     f"its terms {what} along axis {k} where no loop over the axis does",
@@ -179,12 +186,12 @@ def _check_bounds(index_maps: IndexMaps, found: LoopBounds) -> None:
                 )
 
 
-def _ends_unseen(fusion: Fusion, loop: Loop, reducing: list[TensorView]) -> bool:
-    """True if no code after a loop depends on its trips: all else that it computes is read inside."""
+def _ends_unseen(fusion: Fusion, loop: Loop, bounding: list[TensorView]) -> bool:
+    """True if no code after a loop depends on its trips: all that it computes beside what bounds them is read inside."""
     for tv, a in loop.axes.items():
         if tv.schedule.ptype(a) is not ParallelType.Serial:
             return False
-        if not among(tv, reducing) and (tv.is_output or any(use.output not in loop.axes for use in storage_uses(fusion, tv))):
+        if not among(tv, bounding) and (tv.is_output or any(use.output not in loop.axes for use in storage_uses(fusion, tv))):
             return False
     return True
 
@@ -217,6 +224,21 @@ def _start_of(loop: Loop, tv: TensorView, index_maps: IndexMaps, types: tuple[Pa
         at = None if start is None else _in_loop(start, loop, tv, root, index_maps, types)
         if at is not None and at.bound is not None and prove(lt(at.first, at.weight), at.facts):  # in one iteration they are all before it
             return _where_it_exists(maximum(at.bound, 0) // at.weight, index_maps.ranges.facts)
+    return None
+
+
+def _of_points(loop: Loop, tv: TensorView, index_maps: IndexMaps, *, is_end: bool) -> Expr | None:
+    """The index of a loop's axis from which on, or before which, no point of an update is valid, as in :func:`_end_of` and :func:`_start_of`."""
+    for k, root in enumerate(tv.root):
+        first, end = range_where(index_maps.belongs[tv], str(iteration_symbol(k)))
+        bound = first if not is_end else None if end is None else minimum(end, root.extent)
+        at = None if bound is None else _in_loop(bound, loop, tv, root, index_maps, BLOCK_TYPES)
+        if at is None or at.bound is None:
+            continue
+        if is_end and prove(ge(at.first, 0), at.facts):
+            return ceildiv(at.bound, at.weight)
+        if not is_end and prove(lt(at.first, at.weight), at.facts):
+            return maximum(at.bound, 0) // at.weight
     return None
 
 

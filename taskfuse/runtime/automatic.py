@@ -13,13 +13,14 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
 from taskfuse.ir.written import as_written
-from taskfuse.runtime.chain import Chain, Link
+from taskfuse.runtime.chain import Chain, Link, written_into
 from taskfuse.runtime.decision_cache import DecisionCache
 from taskfuse.runtime.executable import Executable
 from taskfuse.runtime.kernel import CompiledKernel, Maker
 from taskfuse.runtime.progress import Progress
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import form
+from taskfuse.schedulers.beside import SCHEDULER as SIDE_BY_SIDE
 from taskfuse.schedulers.budget import SECONDS, Budget, Work
 from taskfuse.schedulers.candidates import MOST_PARAMETERS, failure, result, tried
 from taskfuse.schedulers.schedule import Scheduler, Sizes, expendable
@@ -95,7 +96,7 @@ def _searched(
         key = key_of(scheduled) if is_segment else None
         known = None if key is None else alike.get(key)
         if known is None:
-            budget.spend(Work.MADE, len(scheduled.tensors()))
+            budget.spend(Work.JOINED if schedule.scheduler == SIDE_BY_SIDE else Work.MADE, len(scheduled.tensors()))
             run = make(scheduled, schedule=schedule)
             extents = assumed(scheduled, sizes, target)
             check_open(run, scheduled, extents)
@@ -128,9 +129,16 @@ def _searched(
     for step, run in zip(found.steps, made, strict=True):
         run.schedule = step.schedule
     if not found.is_segmented:
-        return make.in_place(made[0])
-    whole = fusion if found.whole_fusion is None else found.whole_fusion
-    return Chain(copy_fusion(whole)[0], [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)], found)
+        inputs, outputs = [[tv.name for tv in tensors] for tensors in (fusion.inputs, fusion.outputs)]
+        return make.in_place(made[0], [(outputs.index(output), inputs.index(source)) for output, source in make.into])
+    whole = copy_fusion(fusion if found.whole_fusion is None else found.whole_fusion)[0]
+    links = [Link(run, step.arguments, step.outputs) for step, run in zip(found.steps, made, strict=True)]
+    places = written_into(whole, links, make.into)
+    writing: dict[tuple[Executable, tuple[tuple[int, int], ...]], Executable] = {}
+    for link, into in zip(links, places, strict=True):
+        if (link.run, into) not in writing:  # segments that differ only in names share a kernel
+            writing[link.run, into] = make.in_place(link.run, into)
+    return Chain(whole, [link._replace(run=writing[link.run, into]) for link, into in zip(links, places, strict=True)], found)
 
 
 class _MachineCode:

@@ -11,6 +11,7 @@ from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.scalar import evaluate
+from taskfuse.ir.storage import strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
 from taskfuse.runtime.executable import Executable
@@ -72,6 +73,24 @@ def views_of(arguments: Sequence[str], links: Sequence[Link]) -> tuple[str, ...]
     return tuple(dict.fromkeys(name for link in links for name in link.arguments if name not in known))
 
 
+def written_into(whole: Fusion, links: Sequence[Link], into: Sequence[tuple[str, str]]) -> list[tuple[tuple[int, int], ...]]:
+    """For each link the numbers of its outputs that may be written into the array of an input that it takes, each with the number of that: no later link reads
+    the input, or a view of it.
+
+    Args:
+        into: outputs of ``whole`` that belong into the array of an input, with that input.
+    """
+    views = {name: place.tensor.name for name in views_of(whole.arguments, links) if (place := strided(whole, whole.tensor(name))) is not None}
+    found: list[tuple[tuple[int, int], ...]] = []
+    later: set[str] = set()
+    for link in reversed(links):
+        own = [views.get(name, name) for name in link.arguments]
+        pairs = [(output, source) for output, source in into if output in link.outputs and source in link.arguments and source not in later]
+        found.append(tuple((link.outputs.index(o), link.arguments.index(s)) for o, s in pairs if own.count(s) == 1))
+        later.update(own)
+    return found[::-1]
+
+
 class Chain(Executable):
     """Executables that run one after another, as one. Intermediate arrays are allocated by the framework of the arguments, in its stream; views of them that a
     link reads have their own strides. If the only arrays of a call are those of ``out=``, the first of them determines the framework.
@@ -82,7 +101,7 @@ class Chain(Executable):
         schedule: the automatic schedule, if there is one.
     """
 
-    __slots__ = ("_copies", "_head", "_is_called", "_is_short", "_lone", "_names", "_outputs", "_routes", "_views", "_whole", "links")
+    __slots__ = ("_copies", "_head", "_into", "_is_called", "_is_short", "_lone", "_names", "_outputs", "_routes", "_views", "_whole", "links")
 
     def __init__(self, fusion: Fusion | UnreadFusion, links: Sequence[Link], schedule: Schedule | None = None) -> None:
         self.links = tuple(links)
@@ -98,7 +117,22 @@ class Chain(Executable):
         made = [name for link in links for name in link.outputs]
         numbers = {*(s.name for s in self._head.scalars), *self._head.integers}
         self._lone = frozenset(k for k, link in enumerate(links) if numbers.issuperset(link.arguments))  # of those that take no array
-        self._is_short = not numbers and set(self._outputs) <= set(made) and len({*self._outputs}) == len(self._outputs)
+        self._into = self._written_into()
+        self._is_short = not numbers and not self._into and set(self._outputs) <= set(made) and len({*self._outputs}) == len(self._outputs)
+
+    def _written_into(self) -> dict[int, int]:
+        """The numbers of the results that are written into the array of an argument, each with that of the argument."""
+        found: dict[int, int] = {}
+        for link in self.links:
+            if isinstance(link.run, CompiledKernel):
+                places = {link.outputs[k]: link.arguments[source] for k, source in link.run.in_place.items()}
+                whole = {output: source for output, source in places.items() if output in self._outputs and source in self._names}
+                found |= {self._outputs.index(output): self._names.index(source) for output, source in whole.items()}
+        return found
+
+    def writes(self, output: str, source: str) -> bool:
+        """Whether an output is written into the array of an argument that is read, by a kernel of which this is proved right."""
+        return output in self._outputs and self._into.get(self._outputs.index(output)) == self._names.index(source)
 
     @property
     def fusion(self) -> Fusion:
@@ -162,6 +196,8 @@ class Chain(Executable):
             if quick is not None:
                 return quick
         sizes = self._sizes(args)
+        if self._into:
+            self._check_written(args, given)
         values: dict[str, Any] = dict(zip(self._names, args, strict=True))
         last = self.links[-1]
         is_direct = last.outputs == self._outputs
@@ -182,11 +218,39 @@ class Chain(Executable):
         results = tuple(values[name] for name in self._outputs)
         if stream is None and self._is_short:
             self._learn(args, given, values)
-        if out is None or is_direct or targets:
+        if given is None or is_direct or targets:
             return results
-        if self._copies is None:
-            self._copies = copies_of(self.name, self.fusion.outputs, self.backend)
-        return self._copies(*results, out=out, stream=stream, seed=seed)
+        left = [k for k in range(len(results)) if k not in self._into]
+        if left and self._copies is None:
+            self._copies = copies_of(self.name, [self.fusion.outputs[k] for k in left], self.backend)
+        if self._copies is None or not self._into:
+            return given if self._copies is None else self._copies(*results, out=out, stream=stream, seed=seed)
+        self._copies(*(results[k] for k in left), out=tuple(given[k] for k in left), stream=stream, seed=seed)
+        return given
+
+    def _check_written(self, args: tuple[Any, ...], given: tuple[Any, ...] | None) -> None:
+        """Raise :class:`OutputError` if an argument that is written overlaps another array of the call, which a kernel might read, or write, after it."""
+        from taskfuse.cuda.arrays import Unfit  # only who launches pays for these imports
+        from taskfuse.cuda.layout import ranges_overlap
+        from taskfuse.runtime.arrays import addresses
+
+        if given is not None and len(given) != len(self._outputs):
+            reason = f"out= has {len(given)} arrays; there are {len(self._outputs)} outputs"
+            raise OutputError(index=min(len(given), len(self._outputs)), fusion=self.name, reason=reason)
+        inputs = args[: len(self._head.inputs)]
+        others = [] if given is None else [given[k] for k in range(len(given)) if k not in self._into]
+        try:
+            ranges = [addresses(a) for a in (*inputs, *others)]
+        except (Unfit, AttributeError):
+            return  # a kernel says what is wrong
+        for k, source in self._into.items():
+            name, into = self._outputs[k], self._names[source]
+            if given is not None and given[k] is not args[source]:
+                reason, help = f"'{name}' is written into the array of '{into}'", "leave out out=, or give that array"
+                raise OutputError(index=k, fusion=self.name, reason=reason, help=help)
+            if any(ranges_overlap(ranges[source], other) for position, other in enumerate(ranges) if position != source):
+                reason = f"'{name}' is written into the array of '{into}', which overlaps another array of the call"
+                raise OutputError(index=k, fusion=self.name, reason=reason, help="pass memory of its own")
 
     def _are_apart(self, args: tuple[Any, ...], given: tuple[Any, ...], sizes: dict[str, int]) -> bool:
         """Whether kernels may write given results at once: each is made by one, and fits an array that overlaps no other."""
@@ -202,7 +266,9 @@ class Chain(Executable):
             ranges = [addresses(a) for a in (*given, *args[: len(self._head.inputs)])]
         except (Unfit, AttributeError, KeyError):
             return False
-        return fit and not any(ranges_overlap(ranges[k], other) for k in range(len(given)) for other in ranges[k + 1 :])
+        own = {k: len(given) + source for k, source in self._into.items()}
+        pairs = ((k, j) for k in range(len(given)) for j in range(k + 1, len(ranges)) if own.get(k) != j)
+        return fit and not any(ranges_overlap(ranges[k], ranges[j]) for k, j in pairs)
 
     def _shape(self, tv: TensorView, sizes: dict[str, int]) -> tuple[int, ...]:
         return tuple(int(evaluate(a.extent, {s: sizes[s] for s in a.extent.free})) for a in tv.logical)

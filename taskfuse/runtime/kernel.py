@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from taskfuse.runtime.proof import Proof, Standing
     from taskfuse.schedulers.schedule import Schedule
     from taskfuse.target import Target
+
+
+SHARE_ALONE: Final = 8
+"""The parts of the outputs of a kernel that are tried to be written in place alone, where not all of them can be: each takes a proof."""
 
 
 class CompiledKernel(Executable):
@@ -111,6 +115,12 @@ class CompiledKernel(Executable):
     @property
     def certificates(self) -> tuple[Certificate, ...]:
         return (self.certificate,)
+
+    @property
+    def in_place(self) -> Mapping[int, int]:
+        """The numbers of the outputs that are written into the array of an input, each with that of this input."""
+        inputs = [p.name for p in self._kernel.inputs]
+        return {k: inputs.index(p.into) for k, p in enumerate(self._kernel.outputs) if p.into is not None}
 
     @property
     def name(self) -> str:
@@ -334,22 +344,25 @@ class Maker:
             schedule=schedule,
         )
 
-    def in_place(self, run: Executable) -> Executable:
-        """The executable of one kernel that writes outputs into the arrays of inputs, each if this is proved right, where inputs are read as soon as may be."""
-        if not isinstance(run, CompiledKernel):
+    def in_place(self, run: Executable, into: Sequence[tuple[int, int]], least: int | None = None) -> Executable:
+        """The executable of one kernel that writes outputs into the arrays of inputs, as many as are proved right, where inputs are read as soon as may be.
+
+        Args:
+            into: numbers of outputs, each with that of an input.
+            least: how many are tried alone, where not all are at once: by default so many that there are few proofs.
+        """
+        if not isinstance(run, CompiledKernel) or not into:
             return run
-        every = [dict(self.into)] if len(self.into) > 1 else []
-        for into in (*every, *({output: source} for output, source in self.into)):  # all at once, or else one after another
-            kernel = replace(
-                run.kernel, params=tuple(replace(p, into=into[p.name]) if isinstance(p, TensorParam) and p.name in into else p for p in run.kernel.params)
-            )
-            for form in (kernel, ReadEarly(frozenset(into.values())).run(kernel)):
-                if _is_proved(form):
-                    run = run.of(form)
-                    break
-            if len(run.kernel.in_place) == len(self.into):
-                break
-        return run
+        inputs, outputs = run.kernel.inputs, run.kernel.outputs
+        sources = {outputs[k].name: inputs[source].name for k, source in into}
+        kernel = replace(
+            run.kernel, params=tuple(replace(p, into=sources[p.name]) if isinstance(p, TensorParam) and p.name in sources else p for p in run.kernel.params)
+        )
+        for form in (kernel, ReadEarly(frozenset(sources.values())).run(kernel)):
+            if _is_proved(form):
+                return run.of(form)
+        least, half = max(len(into) // SHARE_ALONE, 1) if least is None else least, len(into) // 2
+        return run if half < least else self.in_place(self.in_place(run, into[:half], least), into[half:], least)
 
     def remembered(self, interface: KernelInterface, schedule: Schedule | None, standing: Standing) -> CompiledKernel:
         """The executable of a kernel that another process has lowered and proved."""

@@ -23,7 +23,7 @@ from taskfuse.ir.storage import Strided, has_code, needed, resolve, storage_read
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir import Kernel
 from taskfuse.runtime.arrays import empty, part, permuted, strides_of
-from taskfuse.runtime.chain import copies_of
+from taskfuse.runtime.chain import Chain, copies_of
 from taskfuse.runtime.executable import Executable, ResultAdapter
 from taskfuse.runtime.memory_order import Order
 from taskfuse.runtime.views import number, placed
@@ -90,9 +90,10 @@ class Arranged(ResultAdapter):
             except Unfit as unfit:
                 raise OutputError(index=self._index(name), fusion=fusion.name, reason=unfit.reason, help=unfit.help) from None
         if self._shapes:
-            passed = [self._turned(name, a) for name, a in arrays.items()]
-            made = [self._turned(name, own.get(name, targets[name])) for name in self._shapes]
-            run(*passed, *args[len(self._inputs) :], out=tuple(made), stream=stream, seed=seed)
+            passed = {name: self._turned(name, a) for name, a in arrays.items()}
+            whole = {name: source for name, (source, view) in self._places.items() if view is None and name not in own}
+            made = [passed[whole[name]] if name in whole else self._turned(name, own.get(name, targets[name])) for name in self._shapes]
+            run(*passed.values(), *args[len(self._inputs) :], out=tuple(made), stream=stream, seed=seed)
         if own:
             self._copy(own, targets, stream, seed)
         values = {**{name: args[k] for name, k in self._inputs.items()}, **targets}
@@ -248,6 +249,8 @@ class Nothing(Executable):
 
 
 def _writes(run: Executable, name: str, source: str) -> bool:
-    """True if the one kernel that runs is proved to write an output into the array of an input that it reads."""
+    """True if the kernels that run are proved to write an output into the array of an input that one of them reads."""
+    if isinstance(run, Chain):
+        return run.writes(name, source)
     kernels = run.kernels
     return len(kernels) == 1 and kernels[0].in_place.get(name) == source

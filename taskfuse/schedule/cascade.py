@@ -9,7 +9,8 @@ Dao et al., arXiv:2205.14135, for its product with V). A later reduction that re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import cast
 
@@ -20,37 +21,24 @@ from taskfuse.ir.expr import Assemble, Fold, Literal, Pointwise, Read, Reduction
 from taskfuse.ir.scalar import (
     ONE,
     ZERO,
-    Const,
     Expr,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Select,
-    Sum,
-    Sym,
     ceildiv,
     const,
-    ge,
-    integers_of,
     is_multiple,
     maximum,
     minimum,
-    prove,
-    select,
     simplify,
     substitute,
-    sym,
 )
 from taskfuse.ir.signatures import checked
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
+from taskfuse.schedule.block_bounds import BlockWalk, ChunkTerms, block_bound, pieces, terms_of_chunks
 from taskfuse.schedule.call import Call, is_list
 from taskfuse.schedule.cascade_chunks import CascadeChunks, constant_axis, own, point
 from taskfuse.schedule.cascade_plan import COPY, MUL, CascadePlan, CascadePlans, given_reductions
 from taskfuse.schedule.keys import Keys
-from taskfuse.schedule.masked_ends import masked_end, masked_start
 
 
 @checked
@@ -84,7 +72,8 @@ def cascade(
         along: the dimension of the first result along which a block has ``rows`` neighboring elements; along others it has one, for instance if each sequence
             of a batch has its own length. By default the one dimension on which the end depends.
         beside: tensors along the axis that each step of the walk computes for its chunk, such as a product of terms of the walk, which sums over another axis.
-            Each is read by chunks, of a tensor of the walk. Not with ``parts``, nor ``rows`` of which some have fewer chunks; chunks divide the axis.
+            Each is read by chunks, of a tensor of the walk. Not with ``parts``; chunks divide the axis. If ``rows`` have fewer chunks, so have the sums over
+            these rows fewer terms; where that is not known of all, the walk has all chunks.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, the remaining
@@ -133,82 +122,51 @@ class _Cascade(CascadeChunks):
         super().__init__(plans, steps, const(chunk), parts, is_whole=is_multiple(plans.extent, step, facts))
         self.chunk = chunk
         self.adjacent = adjacent
+        self._has_sums_beside = bool(beside)
         self.starts, self.ends = ({}, {}) if rows is None or steps is ONE else self._bounds(reductions, rows, along)  # one step is taken by all
         self.running: dict[TensorView, TensorView] = {}
         self.before: dict[TensorView, TensorView] = {}
         self.totals: dict[TensorView, list[TensorView]] = {}
         self.beside = {tv: self._place_beside(tv, step) for tv in beside}
+        self.terms: dict[TensorView, ChunkTerms] = {}
+        if rows is not None and (self.starts or self.ends):
+            found = {tv: self._terms_beside(tv, place, rows) for tv, place in self.beside.items()}
+            self.terms = {tv: terms for tv, terms in found.items() if terms is not None}
+            if len(self.terms) < len(found):  # all chunks are walked
+                self.starts, self.ends, self.terms = {}, {}, {}
 
     def _bounds(self, reductions: tuple[TensorView, ...], rows: int, along: Axis | None) -> tuple[dict[TensorView, Expr], dict[TensorView, Expr]]:
         """The first step of the walk in which blocks of ``rows`` have terms that are not masked, and the end of these steps, over the symbols of the axes of
         each reduction; nothing where that is not known of all of them.
         """
-        keys = Keys(self.fusion)
-        starts = {tv: e for tv in reductions if (e := self._bound(tv, rows, along, keys, is_end=False)) is not None}
-        ends = {tv: e for tv in reductions if (e := self._bound(tv, rows, along, keys, is_end=True)) is not None}
+        starts = {tv: e for tv in reductions if (e := self._first_step(tv, rows, along)) is not None}
+        ends = {tv: e for tv in reductions if (e := self._end_of_steps(tv, rows, along)) is not None}
         return starts if len(starts) == len(reductions) else {}, ends if len(ends) == len(reductions) else {}
 
-    def _bound(self, tv: TensorView, rows: int, along: Axis | None, keys: Keys, *, is_end: bool) -> Expr | None:
-        bound = (masked_end if is_end else masked_start)(self.fusion, self.exprs[tv], self.axes[tv])
+    def _first_step(self, tv: TensorView, rows: int, along: Axis | None) -> Expr | None:
+        bound = block_bound(self.exprs[tv], self.axes[tv], rows, along, is_end=False)
         if bound is None:
             return None
-        bound, facts = simplify(bound, self.facts), self.facts
-        names = {str(iteration_symbol(p)): a for p, a in enumerate(tv.root)}
-        found = sorted(name for name in integers_of(bound) if name in names and (along is None or keys.equal(names[name], along)))
-        if len(found) > 1:
-            return None
-        for name in found:
-            first = sym(name) // rows * rows
-            of_block = self._extreme(bound, name, first, first + (rows - 1), is_most=is_end)
-            if of_block is None:
-                return None
-            bound, facts = of_block, facts.with_range(name, 0, names[name].extent - 1)
-        if is_end:
-            return minimum(self.steps, ceildiv(maximum(bound, 0), self.chunk))
-        start = simplify(maximum(bound, 0) // self.chunk, facts)
+        start = simplify(self._chunks_before(bound.value, up=False), bound.facts)
         return None if start is ZERO else start
 
-    def _extreme(self, e: Expr, name: str, first: Expr, last: Expr, *, is_most: bool) -> Expr | None:
-        """No less, or no more, than an expression for any value of a symbol from ``first`` to ``last``; ``None``: none is known."""
+    def _end_of_steps(self, tv: TensorView, rows: int, along: Axis | None) -> Expr | None:
+        bound = block_bound(self.exprs[tv], self.axes[tv], rows, along, is_end=True)
+        return None if bound is None else minimum(self.steps, self._chunks_before(bound.value, up=True))
 
-        def of(part: Expr, *, is_most: bool = is_most) -> Expr | None:
-            return self._extreme(part, name, first, last, is_most=is_most)
-
-        def all_of(parts: Iterable[Expr | None]) -> list[Expr] | None:
-            found = list(parts)
-            known = [part for part in found if part is not None]
-            return known if len(known) == len(found) else None
-
-        if name not in integers_of(e):
-            return e
-        match e:
-            case Sym():
-                return last if is_most else first
-            case Sum(terms, constant):
-                parts = all_of(of(term, is_most=is_most == (k > 0)) for term, k in terms)
-                if parts is not None:
-                    return sum((part * k for part, (_, k) in zip(parts, terms, strict=True)), start=const(constant))
-            case Min(args) | Max(args):
-                parts = all_of(map(of, args))
-                return None if parts is None else minimum(*parts) if isinstance(e, Min) else maximum(*parts)
-            case FloorDiv(a, Const(value=n)) if n > 0:
-                part = of(a)
-                return None if part is None else part // n
-            case Mod(_, Const(value=n)) if n > 0:
-                return const(n - 1 if is_most else 0)
-            case Select(cond, a, b) if name not in integers_of(cond):
-                parts = all_of(map(of, (a, b)))
-                return None if parts is None else select(cond, *parts)
-            case _:
-                pass
-        rises = prove(ge(substitute(e, {name: sym(name) + 1}) - e, 0), self.facts)
-        return substitute(e, {name: last if is_most else first}) if rises else None
+    def _chunks_before(self, element: Expr, *, up: bool) -> Expr:
+        """The whole chunks before an element, or, if ``up``, all that begin before it: for sums beside the walk in the words that these are solved in."""
+        if self._has_sums_beside:
+            return maximum(pieces(element, self.chunk, up=up), 0)
+        return ceildiv(maximum(element, 0), self.chunk) if up else maximum(element, 0) // self.chunk
 
     def _rewrite(self) -> None:
         for plan in self.plans.every:
             self._rewritten(plan)
         for tv, place in self.beside.items():
             chunked = self._chunks_of(tv, place)
+            if tv in self.terms:
+                self.fusion.define(self._bounded(tv, place, self.terms[tv], chunked))
             kept, here = tuple(a for a in tv.root if not a.is_reduction), point(tv.ndim)
             tv.root, tv.schedule = kept, TensorSchedule(list(kept))
             if tv.is_output:  # which has memory, in which chunks lie
@@ -219,6 +177,26 @@ class _Cascade(CascadeChunks):
                 element = Read(chunked, (*here[:place], here[place] // self.chunk, here[place] % self.chunk, *here[place + 1 :]))
                 self.fusion.define(View(tv, "chunks", element, caller()))
 
+    def _terms_beside(self, tv: TensorView, place: int, rows: int) -> ChunkTerms | None:
+        """Of a sum over the rows, for each chunk, those of the blocks that walk the chunk; ``None``: it is not known that these are all."""
+        expr, first = self.fusion.definition(tv), self.reductions[0]
+        reduced = [k for k, a in enumerate(tv.root) if a.is_reduction]
+        if not isinstance(expr, Reduction) or len(reduced) != 1:
+            return None
+        chunks = next(p for p, a in enumerate(tv.root) if a is tv.logical[place])
+        walk = BlockWalk(self.exprs[first], rows, self.chunk, self.steps, self.starts.get(first, ZERO), self.ends.get(first, self.steps))
+        return terms_of_chunks(expr, reduced[0], chunks, walk)
+
+    def _bounded(self, tv: TensorView, place: int, terms: ChunkTerms, chunked: TensorView) -> Reduction:
+        """The sum of each element of a chunk, between the start and the end of its terms."""
+        made = self.fusion.definition(chunked)
+        assert isinstance(made, Reduction)
+        (k,) = (k for k, a in enumerate(chunked.root) if a.is_reduction)
+        chunks = next(p for p, a in enumerate(tv.root) if a is tv.logical[place])
+        later = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(chunks + 1, len(tv.root))}
+        start, end = (substitute(e, later) for e in (terms.start, terms.end))
+        return replace(made, starts=() if start is ZERO else ((k, start),), ends=() if end is chunked.root[k].extent else ((k, end),))
+
     def _place_beside(self, tv: TensorView, step: int) -> int:
         """The dimension of a tensor that is the axis of the walk. Raises :class:`ScheduleError`: there is none, or it cannot be computed by chunks."""
         call, first, keys = Call("cascade", tv), self.reductions[0], Keys(self.fusion)
@@ -228,10 +206,8 @@ class _Cascade(CascadeChunks):
             raise call.error(
                 f"{tv.name} is not computed for each element of the axis, or has a schedule", "give elementwise tensors, or reductions of other axes"
             )
-        if self.parts or not self.is_whole or self.starts or self.ends:
-            raise call.error(
-                f"{tv.name} needs whole chunks of {step} elements, all in one part", "choose a chunk that divides the axis, without parts and rows"
-            )
+        if self.parts or not self.is_whole:
+            raise call.error(f"{tv.name} needs whole chunks of {step} elements, all in one part", "choose a chunk that divides the axis, without parts")
         call.check_not_inlined()
         return found[0]
 

@@ -2,7 +2,8 @@
 
 In gather form one statement combines the terms of an element, in order. In scatter form each is sent to its element (:class:`~taskfuse.ir.expr.Update`), which
 holds the initial value before, so the blocks and threads that compute terms need nothing of each other. After ``rfactor``, the terms are partial results:
-blocks that divide a reduced axis among them join theirs so. The order of floats then differs from run to run (``kernel.is_deterministic``).
+blocks that divide a reduced axis among them join theirs so. The order of floats then differs from run to run (``kernel.is_deterministic``). If terms begin late
+or end early, only the points between are sent.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from taskfuse.ir.combine import is_atomic
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Operand, Pointwise, Read, Reduction, Update
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE, Expr, substitute
+from taskfuse.ir.scalar import TRUE, Expr, Max, Min, and_, le, lt, prove, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.tensor_schedule import TensorSchedule
 from taskfuse.location import caller
@@ -28,7 +29,7 @@ def send_terms(call: Call) -> tuple[TensorView, TensorView]:
     """The parts of the reduction of a call, which becomes an assembly: what each element begins with, and the updates.
 
     Raises:
-        ScheduleError: the reduction has a schedule, bounds of its terms or a rescaled sum, or no single step combines its elements in memory.
+        ScheduleError: the reduction has a schedule or is a rescaled sum, or no single step combines its elements in memory.
         TaskError: if a law of tasks and groups is broken.
     """
     tv, fusion = call.tv, call.tv.fusion
@@ -39,8 +40,8 @@ def send_terms(call: Call) -> tuple[TensorView, TensorView]:
     kept = tuple(a for a in tv.root if not a.is_reduction)
     if tv.logical != kept or tv.loop != tv.root or tv.schedule.ptypes or tv.schedule.inline or inlined_producers(tv):
         raise call.error(f"{tv.name} is scheduled already", "scatter first; behind split and rfactor, scatter what joins the partial results")
-    if expr.rescaled is not None or expr.starts or expr.ends:
-        raise call.error("its terms begin late, end early or are rescaled", "scatter before cascade")
+    if expr.rescaled is not None:
+        raise call.error("it is a rescaled sum, whose steps have an order", "scatter before cascade")
     fusion.check()
     location = caller()
     place = tuple(iteration_symbol(p) for p, a in enumerate(tv.root) if among(a, kept))
@@ -53,11 +54,21 @@ def send_terms(call: Call) -> tuple[TensorView, TensorView]:
     if whole is tv:
         tv.root = kept
         tv.schedule = TensorSchedule(list(kept))
-    parts = Read(start, iteration_point(whole.ndim)), Read(sent, iteration_point(sent.ndim))
+    parts = Read(start, iteration_point(whole.ndim)), Read(sent, iteration_point(sent.ndim), _is_term(expr))
     fusion.define(Assemble(whole, parts, (iteration_point(whole.ndim), place), location))
     if whole is not tv:
         fusion.remove_unread([tv])
     return start, sent
+
+
+def _is_term(expr: Reduction) -> Expr:
+    """Whether a point of its iteration space is in a reduction: behind the starts of terms, and before their ends."""
+    facts = expr.output.fusion.facts()
+    for k, a in enumerate(expr.output.root):
+        facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
+    found = [le(e, iteration_symbol(k)) for k, start in expr.starts for e in (start.args if isinstance(start, Max) else (start,))]
+    found += [lt(iteration_symbol(k), e) for k, end in expr.ends for e in (end.args if isinstance(end, Min) else (end,))]
+    return and_(*(c for c in found if not prove(c, facts)))
 
 
 def _memory(call: Call) -> tuple[TensorView, tuple[Expr, ...]]:

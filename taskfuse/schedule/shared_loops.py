@@ -16,7 +16,7 @@ from taskfuse.ir.scalar import ONE
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedule.keys import Keys, tile_axis
+from taskfuse.schedule.keys import IndexDigit, Keys, quotient, tile_axis
 
 
 class Correspondence:
@@ -26,12 +26,15 @@ class Correspondence:
         self._keys = keys
         self._made = (_derivations(producer), _derivations(consumer))
         self._root: dict[Axis, Axis] = {}
+        self._quotients: dict[Axis, tuple[Axis, int]] = {}
         for own, index in zip(producer.logical, read.index, strict=True):
             position = iteration_position(index)
             if position is not None and consumer.root[position].extent is own.extent:
                 self._root[own] = consumer.root[position]
             elif (tile := tile_axis(consumer, index, own.extent)) is not None:
                 self._root[own] = tile
+            elif (whole := quotient(consumer, index, own.extent, keys.facts)) is not None:
+                self._quotients[own] = whole
         self._logical = set(producer.logical)
 
     def same(self, a: Axis, b: Axis) -> bool:
@@ -39,6 +42,8 @@ class Correspondence:
         a, b = _joined_with_one(a, self._made[0]), _joined_with_one(b, self._made[1])
         if a in self._logical:
             return self._root.get(a) is b
+        if self._same_digit(self._digit(a, self._made[0]), self._digit(b, self._made[1])):
+            return True
         x, y = self._made[0].get(a), self._made[1].get(b)
         if x is None or y is None:
             return x is None and self._keys.equal(a, b)
@@ -46,6 +51,18 @@ class Correspondence:
         if i != j or len(t.inputs) != len(u.inputs) or not _same_form(t, u):
             return False
         return all(self.same(p, q) for p, q in zip(t.inputs, u.inputs, strict=True))
+
+    def _digit(self, a: Axis, made: Mapping[Axis, tuple[Transform, int]]) -> IndexDigit[Axis]:
+        match made.get(a):
+            case (Split() as split, position):
+                return self._digit(split.source, made).part(split, position, self._keys.facts) or IndexDigit(a, 1, a.extent, True)
+            case _:
+                return IndexDigit(a, 1, a.extent, True)
+
+    def _same_digit(self, own: IndexDigit[Axis], other: IndexDigit[Axis]) -> bool:
+        """True for digits of one axis, in whichever steps the splits made them; the producer's axis may count pieces of the consumer's."""
+        whole = (self._root[own.base], 1) if own.base in self._root else self._quotients.get(own.base)
+        return whole is not None and whole[0] is other.base and own.divisor * whole[1] == other.divisor and own.extent is other.extent
 
 
 def _joined_with_one(a: Axis, made: Mapping[Axis, tuple[Transform, int]]) -> Axis:

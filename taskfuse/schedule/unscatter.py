@@ -9,8 +9,10 @@ then combined with the first part. Nothing is updated then, and the result does 
 
 from __future__ import annotations
 
-from taskfuse.ir.axes import axis, iteration_symbol
-from taskfuse.ir.expr import Assemble, FirstValid, Literal, Pointwise, Read, Update
+from dataclasses import replace
+
+from taskfuse.ir.axes import axis, iteration_point, iteration_symbol
+from taskfuse.ir.expr import Assemble, FirstValid, Literal, Operand, Pointwise, Read, Update
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, eq, le, lt, substitute, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import broadcast_read
@@ -51,7 +53,7 @@ def _gathered(call: Call, expr: Assemble, updates: list[Update]) -> TensorView:
     found: Read = expr.parts[0]
     for k, (update, mine) in enumerate(zip(updates, points, strict=True)):
         neutral = Literal(update.combine.neutral(tv.dtype), tv.dtype)
-        terms = gathered(fusion, tuple(tv.shape), mine, update.combine, update.operands[1], neutral)
+        terms = gathered(fusion, tuple(tv.shape), mine, update.combine, _sent(call, expr.parts[1 + k], update, neutral), neutral)
         join_task(terms, tv)
         last = k == len(updates) - 1
         out = tv if last else fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=expr.location)
@@ -59,6 +61,19 @@ def _gathered(call: Call, expr: Assemble, updates: list[Update]) -> TensorView:
         found = broadcast_read(fusion.define(made), tv.shape)
     fusion.remove_unread([u.output for u in updates])
     return tv
+
+
+def _sent(call: Call, part: Read, update: Update, neutral: Literal) -> Operand:
+    """What each point of an update sends: where it is not valid, nothing."""
+    value = update.operands[1]
+    if part.valid is TRUE:
+        return value
+    if not isinstance(value, Read):
+        raise call.error(f"{part.tensor.name} sends a constant where {part.valid}", "copy the constant into a tensor first")
+    made = call.tv.fusion.new_tensor([axis(a.extent) for a in part.tensor.root], call.tv.dtype, location=update.location, origin=call.tv)
+    call.tv.fusion.define(FirstValid(made, "where", (replace(value, valid=and_(part.valid, value.valid)), neutral), update.location))
+    join_task(made, call.tv)
+    return Read(made, iteration_point(made.ndim))
 
 
 def _operand(call: Call, part: Read, place: tuple[Expr, ...]) -> Read:

@@ -67,9 +67,10 @@ def levels(needs: Sequence[AbstractSet[int]], fits: Callable[[int, int], bool]) 
     there = [(k, first[k]) for k in range(len(needs)) if first[k] == last[k]]
     found = list[int]()
     for k, own in enumerate(needs):
-        least = 1 + max((found[j] for j in own), default=-1)
-        alike = Counter(level for j, level in there if fits(j, k))
-        best = max(range(least, last[k] + 1), key=lambda level: (alike[level], -level))
+        best = least = 1 + max((found[j] for j in own), default=-1)
+        if least < last[k]:
+            alike = Counter(level for j, level in there if fits(j, k))
+            best = max(range(least, last[k] + 1), key=lambda level: (alike[level], -level))
         if first[k] != last[k]:
             there.append((k, best))
         found.append(best)

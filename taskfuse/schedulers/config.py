@@ -79,6 +79,7 @@ class ProductCounts:
         rows, columns: tiles of factors in a slot of the ring: those of one step of k.
         turns: contractions that walk along k one after another, their factors through one ring.
         offsets: of groups, which a block makes of their lengths.
+        row_bytes: of an element of the factor with the rows as it is loaded, if it is computed of others than are multiplied; else 0.
     """
 
     results: int = 1
@@ -86,11 +87,16 @@ class ProductCounts:
     columns: int = 1
     turns: int = 1
     offsets: int = 0
+    row_bytes: float = 0
 
     @property
     def at_once(self) -> int:
         """Contractions of one step."""
         return self.results // self.turns
+
+    def slot_bytes(self, rows: float, columns: float, itemsize: int) -> float:
+        """Bytes of so many rows and columns of the tiles of a step, of one element along k."""
+        return self.rows * rows * (self.row_bytes or itemsize) + self.columns * columns * itemsize
 
 
 ALONE = ProductCounts()
@@ -265,7 +271,7 @@ class MatmulConfig(Parameters):
         """Shared memory of a block: the operands' ring, ``staged`` outputs that are staged there, and offsets of groups.
 
         Args:
-            itemsize: bytes of an operand's element.
+            itemsize: bytes of an operand's element, as it is multiplied.
             staged: number of these outputs.
             blocks: of products of blocks of k that are summed.
             counts: of contractions.
@@ -282,7 +288,7 @@ class MatmulConfig(Parameters):
     def _slot_bytes(self, itemsize: int, blocks: BlockCounts | None, counts: ProductCounts, columns_contiguous: bool) -> int:
         """Bytes of a slot of the operands' ring."""
         columns = self.loaded_columns(itemsize, columns_contiguous=columns_contiguous)
-        slot = (counts.rows * self.tile_m + counts.columns * columns) * self.tile_k * itemsize
+        slot = int(counts.slot_bytes(self.tile_m, columns, itemsize) * self.tile_k)
         if blocks is not None:
             slot += (blocks.staged_rows * self.tile_m + blocks.staged_columns * self.tile_n) * SCALE_BYTES
         return slot
@@ -309,7 +315,7 @@ class MatmulConfig(Parameters):
 
         Args:
             target: the GPU.
-            itemsize: bytes of an operand's element.
+            itemsize: bytes of an operand's element, as it is multiplied.
             staged: number of outputs that are staged in Shared memory.
             columns_contiguous: n, not k, is contiguous in the factor with the columns.
             columns_by_threads: threads copy that factor, not the copy engine.

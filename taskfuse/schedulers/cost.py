@@ -53,7 +53,7 @@ class MatmulProblem:
         counts: of contractions.
         blocks: inputs of the terms, where products of blocks of k are summed.
         matrices: of the factor with the columns, fewer than ``batch`` where elements of the batch share one; 0: one for each.
-        itemsize: bytes of an operand's element.
+        itemsize: bytes of an operand's element, as it is multiplied.
         staged, direct, scattered: outputs that are staged in Shared memory, those stored from registers in pairs, and those stored one by one.
         by_threads: of the staged, those that threads store, not bulk copies.
         one_by_one: of these, those that they store element by element, neighbors of a row together.
@@ -288,7 +288,7 @@ def tile_time(problem: MatmulProblem, config: MatmulConfig, loading: float = 1, 
     instructions = config.tile_m // WGMMA_ROWS
     read = counts.at_once * (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
     columns = problem.loaded_columns(config) * (1 + figures.straddle_factor * problem.straddling(config))
-    loaded = (counts.rows * config.tile_m + counts.columns * columns) * config.tile_k * problem.itemsize
+    loaded = counts.slot_bytes(config.tile_m, columns, problem.itemsize) * config.tile_k
     spans = config.spans(problem.itemsize)
     further = (spans - 1) * figures.span_cycles
     cache = target.l2_bytes_per_cycle * (figures.in_step if in_step else 1)
@@ -401,7 +401,7 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
         total = waves * max(products + epilogue, config.residents * tile.busy) * figures.residents_factor
     us = total / target.clock_mhz + (figures.cluster_us if config.cluster > 1 else 0)
     moved = problem.itemsize * _elements(problem)
-    slot = (problem.counts.rows * config.tile_m + problem.counts.columns * problem.loaded_columns(config)) * config.tile_k * problem.itemsize
+    slot = problem.counts.slot_bytes(config.tile_m, problem.loaded_columns(config), problem.itemsize) * config.tile_k
     asked = min(config.blocks, problem.used(config)) * max(config.stages - figures.slots_used, 0.5) * slot
     dram = max(target.dram_us(moved), moved / asked * figures.slot_us)
     # the engine that loads also makes the zeros of rows behind the end: 1 x 14336 x 4096 in tiles of 64 x 128 takes 35.4 us, 29.0 without these (H200)
@@ -422,7 +422,9 @@ def _elements(problem: MatmulProblem) -> float:
     """Elements that cross between the chip and its memory: all once, but matrices of ragged rows again for what is left of a group behind its whole tiles."""
     tiles = problem.ragged
     matrices = problem.matrices if problem.shares_columns else problem.batch
-    rows, columns = problem.counts.rows * problem.k, problem.counts.columns * problem.walks * problem.k  # windows overlap: the cache has what they share
+    counts = problem.counts
+    rows = counts.rows * problem.k * (counts.row_bytes or problem.itemsize) / problem.itemsize
+    columns = counts.columns * problem.walks * problem.k  # windows overlap: the cache has what they share
     if tiles is None:
         return problem.batch * problem.m * (rows + problem.n) + matrices * problem.n * columns
     stored = tiles.rows if tiles.is_scattered else problem.batch * problem.m

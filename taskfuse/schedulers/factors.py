@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from taskfuse.ir import atoms
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.contraction import MatrixAxes, axes_of_index
-from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, padded_read
+from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read, Reduction, padded_read
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, and_, is_multiple, simplify, substitute
-from taskfuse.ir.storage import resolve, storage_reads, storage_uses
+from taskfuse.ir.identity import among
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, FloorDiv, and_, is_multiple, simplify, substitute, sym
+from taskfuse.ir.storage import reads_of, resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.elementwise import is_aligned
@@ -21,6 +22,10 @@ from taskfuse.target import TMA_BYTES, TMA_STEP
 
 LDMATRIX_BYTES = 2
 """Bytes of the elements that ``ldmatrix`` brings to the registers in which ``wgmma`` takes a factor."""
+MOST_PACKED = 32
+"""Elements of a factor in one of the input: bits in a word."""
+COMPUTED_BYTES = 1, 2, 4
+"""Bytes of the elements of which a factor is computed: those that ``ldmatrix`` does not bring threads load themselves."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +42,8 @@ class Operand:
         is_bulk: the copy engine can read it.
         size: bytes of one access if threads copy it.
         is_padded: it is a copy of rows of an input, some of which are zeros instead: threads make it.
-        prologue: functions of the tensor's elements, one after another; the contraction multiplies the last.
+        prologue: functions of the tensor's elements, producers first; the contraction multiplies the last.
+        packed: how many elements along k one element of the tensor has, of which these are made.
     """
 
     tensor: TensorView
@@ -49,6 +55,7 @@ class Operand:
     size: int
     is_padded: bool = False
     prologue: tuple[TensorView, ...] = ()
+    packed: int = 1
 
 
 def factor(
@@ -209,33 +216,80 @@ def padded_source(fusion: Fusion, tv: TensorView, *, whole: bool = True) -> Tens
 
 
 def prologue_of(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
-    """The elementwise functions, each of one tensor at its own place, that make a factor of an input; none if the factor is not made so."""
+    """The elementwise functions that make a factor of an input, producers first; none if the factor is not made so.
+
+    They read one input, and each other, at their own places, or an element of it that several neighbors along the last axis are packed in; and other inputs
+    anywhere, such as a scale of a group of elements.
+    """
     made: list[TensorView] = []
-    while not tv.is_input:
+    pending = [tv]
+    while pending:
+        tv = pending.pop()
         expr = fusion.definition(tv)
-        given = storage_reads(fusion, expr) if isinstance(expr, Pointwise) else ()
-        if not given or tv.is_output or len(storage_uses(fusion, tv)) > 1 or any(r.tensor is not given[0].tensor or not is_aligned(r, tv) for r in given):
+        if not isinstance(expr, Pointwise | FirstValid) or tv.is_output:
             return ()
         made.append(tv)
-        tv = given[0].tensor
-    return tuple(reversed(made))
+        for read in storage_reads(fusion, expr):
+            if read.tensor.is_input:
+                if read.valid is not TRUE or not _is_computed(read):
+                    return ()
+            elif not is_aligned(read, tv):
+                return ()
+            elif not among(read.tensor, [*made, *pending]):
+                pending.append(read.tensor)
+    uses = {tv: storage_uses(fusion, tv) for tv in made}
+    if len(uses[made[0]]) > 1 or any(not among(u.output, made) for tv in made[1:] for u in uses[tv]) or _source(fusion, made) is None:
+        return ()
+    return tuple(e.output for e in fusion.exprs() if among(e.output, made))
+
+
+def _is_computed(read: Read) -> bool:
+    """Whether the places of an operand follow from those of its reader alone."""
+    return all(iteration_position(sym(name)) is not None for e in read.index for name in e.free)
+
+
+def _packing(fusion: Fusion, read: Read, reader: TensorView) -> int | None:
+    """How many neighbors along the last axis read one element, if each otherwise reads that at its own place."""
+    if is_aligned(read, reader):
+        return 1
+    *rows, last = read.index
+    match last:
+        case FloorDiv(a=whole, b=Const(count)) if len(read.index) == len(reader.root) and iteration_position(whole) == len(rows):
+            is_row = all(iteration_position(e) == k and n is a.extent for k, (e, n, a) in enumerate(zip(rows, read.tensor.shape, reader.root, strict=False)))
+            is_whole = simplify(read.tensor.shape[-1] * count - reader.root[-1].extent, fusion.facts()) is ZERO
+            return count if is_row and is_whole else None
+        case _:
+            return None
+
+
+def _source(fusion: Fusion, made: Sequence[TensorView]) -> tuple[TensorView, int] | None:
+    """The input of which a factor is made, and how many of the factor's elements one of its elements has; ``None`` if several have as many elements."""
+    found: dict[TensorView, int] = {}
+    for tv in made:
+        for read in reads_of(fusion, tv):
+            if read.tensor.is_input and (count := _packing(fusion, read, tv)) is not None:
+                found[read.tensor] = count
+    least = min(found.values(), default=0)
+    sources = [tv for tv, count in found.items() if count == least]
+    return (sources[0], least) if len(sources) == 1 and least <= MOST_PACKED else None
 
 
 def _through_registers(
     fusion: Fusion, expr: Reduction, others: Sequence[MathExpr], place: int, read: Read, prologue: tuple[TensorView, ...], axes: MatrixAxes
 ) -> Operand:
     """The factor with the rows, which is computed on its way from Shared memory through registers."""
-    first, last = prologue[0], prologue[-1]
-    made_by = fusion.definition(first)
-    assert made_by is not None
-    source, facts = storage_reads(fusion, made_by)[0].tensor, fusion.facts()
-    if any(u is not made_by and u in others for u in storage_uses(fusion, source)):
+    of = _source(fusion, prologue)
+    assert of is not None
+    (source, packed), last, facts = of, prologue[-1], fusion.facts()
+    if any(not among(u.output, prologue) and u in others for u in storage_uses(fusion, source)):
         raise refuse(fusion, "matmul", f"{source.name} is read by more than the contraction", "define two inputs and pass the array twice")
     is_row_major = iteration_position(read.index[-1]) == axes.k and read.valid is TRUE and all(at_axes(expr.output, read))
-    if not is_row_major or {source.dtype.itemsize, last.dtype.itemsize} != {LDMATRIX_BYTES} or not is_bulk(source, facts):
-        reason = f"the factor {last.name} is computed, and {source!r} is not rows of k that bulk copies bring and ldmatrix takes"
+    size = source.dtype.itemsize
+    if not is_row_major or size not in COMPUTED_BYTES or last.dtype.itemsize != LDMATRIX_BYTES or not is_bulk(source, facts):
+        reason = f"the factor {last.name} is computed, and {source!r} is not rows of k, of at most 32 bits, that bulk copies bring"
         raise refuse(fusion, "matmul", reason, "compute it in a separate fusion, or pass it as an input")
-    if not is_multiple(axes.extent(axes.k), SPAN // LDMATRIX_BYTES, facts):
+    span = max(SPAN // size * packed, SPAN // last.dtype.itemsize)
+    if not is_multiple(axes.extent(axes.k), span, facts):
         reason = f"the factor {last.name} is computed, and of zeros behind the end of k = {axes.extent(axes.k)}, too"
-        raise refuse(fusion, "matmul", reason, f"make k a multiple of {SPAN // LDMATRIX_BYTES}")
-    return Operand(source, place, read.index, True, True, True, copy_bytes(source, facts), prologue=prologue)
+        raise refuse(fusion, "matmul", reason, f"make k a multiple of {span}")
+    return Operand(source, place, read.index, True, True, True, copy_bytes(source, facts), prologue=prologue, packed=packed)

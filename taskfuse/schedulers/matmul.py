@@ -42,8 +42,9 @@ def matmul(
 ) -> Chosen[MatmulConfig]:
     """Schedule a fusion with a matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
 
-    There may be several products of the same rows and columns, if the epilogue combines their elements. The factor with the rows may be a chain of
-    elementwise functions of an input of 16 bits with k contiguous.
+    There may be several products of the same rows and columns, if the epilogue combines their elements. One factor of a single product may be computed by
+    elementwise functions of an input of 8, 16 or 32 bits with k contiguous, an element of which may have several of the factor's neighbors along k, and of
+    inputs beside it, such as scales.
 
     The product is any sum of products of two inputs, over one axis or several; all further axes are batch axes. One factor may be windows of an input with
     zeros around it, as in a convolution with channels last. Operands of 16-bit floats have k or their other axis contiguous, those of 8-bit floats, 8-bit
@@ -148,43 +149,55 @@ class MatmulPlan:
 def _planned(
     fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None, *, is_swapped: bool = False
 ) -> MatmulPlan:
-    """The product, and all parameters with their estimates; with its factors swapped, too, if that is asked for or may be faster."""
-    product = find(fusion)
+    """The product, and all parameters with their estimates; with its factors swapped, too, if that is asked for, may be faster, or is the only way."""
+    found: list[tuple[Way, tuple[Estimate, ...]]] = []
+    try:
+        found.append(_way(fusion, sizes, target, tf32, ragged))
+    except UnsupportedError as error:
+        try:
+            found.append(_way(fusion, sizes, target, tf32, ragged, is_swapped=True))
+        except UnsupportedError:
+            raise error from None
+    usual, ranked = found[0]
+    if usual.problem.is_swapped:
+        return MatmulPlan((usual,), ranked)
+    if is_swapped:
+        return MatmulPlan((usual, _way(fusion, sizes, target, tf32, ragged, is_swapped=True)[0]), ranked)
+    if not usual.problem.has_few_rows:
+        return MatmulPlan((usual,), ranked)
+    try:
+        swapped, others = _way(fusion, sizes, target, tf32, ragged, is_swapped=True)
+    except UnsupportedError:
+        return MatmulPlan((usual,), ranked)
+    both = (*ranked, *others) if usual.problem.m >= WGMMA_ROWS else (*others, *ranked)  # of equals, what loads fewer rows outside
+    return MatmulPlan((usual, swapped), tuple(sorted(both, key=lambda e: e.us)))
+
+
+def _way(
+    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None, *, is_swapped: bool = False
+) -> tuple[Way, tuple[Estimate, ...]]:
+    """The product with its factors in one order, and its parameters.
+
+    Raises:
+        UnsupportedError: see :func:`matmul`; swapped, more than one product makes the tiles, or what is made of them is no tile.
+    """
+    product = find(fusion, is_swapped=is_swapped)
     check_types(fusion, product, tf32)
     if ragged is not None and product.beside and not product.shares_steps:
         reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and a tile of ragged rows may be empty"
         raise refuse(fusion, "matmul", reason, "move one of them to a separate fusion")
-    problem = problem_of(fusion, product, sizes, target, ragged)
+    if is_swapped and ((ragged is not None and ragged.is_scattered) or product.blocks is not None or product.reductions):
+        raise refuse(fusion, "matmul", "factors can be swapped only where one product of inputs makes each stored element", "use is_swapped=False")
+    problem = replace(problem_of(fusion, product, sizes, target, None if is_swapped else ragged), is_swapped=is_swapped)
     check_wgmma(fusion, "matmul", problem.target, "tf.schedulers.mma_gemm multiplies with mma.sync")
     ranked = rank(problem)
+    if not ranked and (is_swapped or problem.prologue is not None):
+        reason = "no tile has registers for its factor, its columns and what the epilogue reads"
+        raise refuse(fusion, "matmul", reason, "compute the factor in a separate fusion")
     if not ranked:
         reason = f"a tile has accumulators for each of {problem.counts.results} contractions, and no registers are left"
         raise refuse(fusion, "matmul", reason, "move some of them to a separate fusion")
-    usual = Way(product, problem)
-    if is_swapped:
-        return MatmulPlan((usual, _swapped(fusion, usual, sizes, tf32)), ranked)
-    if not problem.has_few_rows:
-        return MatmulPlan((usual,), ranked)
-    try:
-        swapped = _swapped(fusion, usual, sizes, tf32)
-    except UnsupportedError:
-        return MatmulPlan((usual,), ranked)
-    both = (*ranked, *rank(swapped.problem)) if problem.m >= WGMMA_ROWS else (*rank(swapped.problem), *ranked)  # of equals, what loads fewer rows outside
-    return MatmulPlan((usual, swapped), tuple(sorted(both, key=lambda e: e.us)))
-
-
-def _swapped(fusion: Fusion, usual: Way, sizes: Mapping[str, int] | None, tf32: bool) -> Way:
-    """The product with its factors in the other order.
-
-    Raises:
-        UnsupportedError: more than one product of inputs makes the tiles, or what is made of them is no tile.
-    """
-    product, problem = usual
-    if (problem.ragged is not None and problem.ragged.is_scattered) or product.blocks is not None or product.reductions:
-        raise refuse(fusion, "matmul", "factors can be swapped only where one product of inputs makes each stored element", "use is_swapped=False")
-    found = find(fusion, is_swapped=True)
-    check_types(fusion, found, tf32)
-    return Way(found, replace(problem_of(fusion, found, sizes, problem.target), is_swapped=True))
+    return Way(product, problem), ranked
 
 
 def size_of(p: MatmulProblem) -> str:
@@ -263,7 +276,8 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         blocks = BlockCounts(each, rows, columns, sum(given.has_columns for given in inputs) - each)
     results = len(product.factors)
     offsets = extent.offsets
-    counts = ProductCounts(results, turns=results, offsets=offsets)
+    itemsize = product.b.tensor.dtype.itemsize
+    counts = ProductCounts(results, turns=results, offsets=offsets, row_bytes=product.a.tensor.dtype.itemsize / product.a.packed if product.a.prologue else 0)
     if product.shares_steps:
         counts = ProductCounts(results, *(len({two[side].tensor for two in product.factors}) for side in (0, 1)), offsets=offsets)
     elif product.beside:
@@ -275,7 +289,6 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
     access = _access(rows), _access(columns)
     over_columns = sum(axes.m in r.over for r in product.reductions)
     over_rows = len(product.reductions) - over_columns
-    itemsize = product.a.tensor.dtype.itemsize
     work = _work(fusion, product.epilogue)  # conversions are part of storing a piece
     sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
     layouts = {b.is_k_major for _, b in product.factors}
@@ -324,13 +337,18 @@ def check_step(fusion: Fusion, product: MatrixProduct, config: MatmulConfig) -> 
     k = product.axes.extent(product.axes.k)
     if product.a.prologue and not is_multiple(k, config.tile_k, fusion.facts()):
         reason = f"tile_k = {config.tile_k}, which does not divide k = {k}: a factor is computed, of zeros behind its end, too"
-        raise config.error(reason, f"use {SPAN // product.a.tensor.dtype.itemsize}")
+        raise config.error(reason, f"use {_span(product)}")
 
 
 def _whole_steps(fusion: Fusion, product: MatrixProduct) -> tuple[int, ...]:
     """Steps of one or several spans of k that divide k."""
-    k, span = product.axes.extent(product.axes.k), SPAN // product.a.tensor.dtype.itemsize
+    k, span = product.axes.extent(product.axes.k), _span(product)
     return tuple(count * span for count in COMPUTED_SPANS if is_multiple(k, count * span, fusion.facts()))
+
+
+def _span(product: MatrixProduct) -> int:
+    """Elements of k in rows of the swizzle of both factors."""
+    return max(SPAN // operand.tensor.dtype.itemsize * operand.packed for operand in (product.a, product.b))
 
 
 def _prologue_work(fusion: Fusion, factor: Operand, target: Target) -> float:

@@ -9,7 +9,7 @@ from math import ceil
 
 from taskfuse.ir.atoms import WGMMA_COLUMNS
 from taskfuse.schedulers.config import LEAST_LEFT, ROOMY_ACCUMULATORS, SPAN, STMATRIX, MatmulConfig, MatmulKind, shared_room
-from taskfuse.schedulers.cost import Estimate, MatmulProblem, TileTime, estimate, read_at_once, rows_of_tiles, time_of_tiles
+from taskfuse.schedulers.cost import FEW_ROWS, Estimate, MatmulProblem, TileTime, estimate, read_at_once, rows_of_tiles, time_of_tiles
 from taskfuse.target import WARPGROUP
 
 MAX_STAGES = 8
@@ -34,6 +34,8 @@ CLUSTER_TILES = ((128, 256, 2), (256, 128, 2), (128, 128, 2))
 """Tiles for clusters."""
 SWAPPED_ROWS = ((64, 1), (128, 2), (192, 3), (256, 2))
 """tile_m, warpgroups of tiles whose factors are swapped: their columns are the few rows of the result."""
+MOST_COLUMNS = 256
+"""Columns of the widest tile."""
 NARROW = 32
 """Columns up to which all instructions have every multiple of 8: those of 8-bit integers have multiples of 16 above (PTX ISA, "wgmma.mma_async")."""
 SHAPES = tuple(
@@ -65,6 +67,8 @@ are no multiple of 64 with n contiguous. Of 388 with 8-bit and tf32 factors two 
 NARROW_ACCUMULATORS = 160
 """Accumulators of a thread beside one input of an epilogue that lacks rows or columns, where one output is staged: of 96 kernels with a bias or a factor of
 rows in bfloat16 and float32, four functions, and extents that tiles divide, that they do not, and symbolic ones, none spilled; with 176 all did."""
+MOST_COMPUTING = 2
+"""Warpgroups that share a tile whose factor is computed of elements of other widths: with three, 192 x 8, 64, 96 and 112 took 1.5 to 4 times their estimate."""
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
@@ -84,6 +88,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):
             continue
         if problem.blocks is not None and (kind is MatmulKind.PINGPONG or cluster > 1):
+            continue
+        if warpgroups > MOST_COMPUTING and problem.counts.row_bytes not in (0, problem.itemsize):
             continue
         taken = tile_m * tile_n // (WARPGROUP * warpgroups)
         is_narrow = problem.has_one_narrow_side and taken <= NARROW_ACCUMULATORS
@@ -111,7 +117,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
         orders = [None]
         if problem.half is not None and cluster == 1 and max(tile_m, tile_n) % min(tile_m, tile_n) == 0:
             orders = [None, problem.half.half]
-        for tile_k, stages in rings(config, [problem], room, problem.k if may_be_long else 0):
+        longest = min(problem.whole_steps, default=0)  # of k that is no longer than the least step of a computed factor
+        for tile_k, stages in rings(config, [problem], room, max(problem.k, longest + 1) if may_be_long else 0):
             if problem.prologue is not None and tile_k not in problem.whole_steps:
                 continue
             made = replace(config, tile_k=tile_k, stages=stages, blocks=blocks, group=group, layers=layers)
@@ -167,12 +174,14 @@ def _stages(config: MatmulConfig, problem: MatmulProblem, room: int) -> int:
 
 
 def _swapped_shapes(n: int) -> Iterator[tuple[int, int, int, MatmulKind, int]]:
-    """Tiles with all ``n`` columns, as :data:`SHAPES` lists them."""
+    """Tiles with all ``n`` columns, as :data:`SHAPES` lists them; of many columns, those that are shared, too."""
     step = WGMMA_COLUMNS if n <= NARROW else STMATRIX
     columns = ceil(n / step) * step
     for rows, warpgroups in SWAPPED_ROWS:
-        if rows * columns // (WARPGROUP * warpgroups) <= ROOMY_ACCUMULATORS[warpgroups]:
+        if columns <= MOST_COLUMNS and rows * columns // (WARPGROUP * warpgroups) <= ROOMY_ACCUMULATORS[warpgroups]:
             yield rows, columns, warpgroups, MatmulKind.COOPERATIVE, 1
+    if n >= FEW_ROWS:
+        yield from (shape for shape in SHAPES if shape[3:] == (MatmulKind.COOPERATIVE, 1) and shape[1] < columns)
 
 
 def _holds_several(problem: MatmulProblem, config: MatmulConfig) -> bool:

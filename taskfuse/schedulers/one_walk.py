@@ -10,6 +10,9 @@ columns (FlashAttention-3, arXiv:2407.08608)::
                them goes into a ring in Shared memory
     beside     for each chunk: the part of the other sum that the block's rows make, 64 columns at a time, which the copy engine adds in memory
 
+Where masks start or end the terms of a block's rows, its walk has only the chunks between, and the sum beside it only their parts (:func:`taskfuse.cascade`,
+``rows`` and ``beside``); blocks claim their tiles.
+
 Both last products of a warpgroup need 128 registers of a thread, so the second one of the first products is made in two halves, which functions use up before
 the next one begins. Blocks add their parts in no order: two runs may round differently (``kernel.is_deterministic``), so ``tf.compile`` does not try this
 by itself.
@@ -19,22 +22,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
 
 from taskfuse import tiles
 from taskfuse.dtypes import float32
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ceildiv, is_multiple, le, prove
+from taskfuse.ir.scalar import ONE, Const, Expr, ceildiv, ge, is_multiple, le, prove, simplify
 from taskfuse.ir.storage import needed, storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.kir.declarations import CLAIM_BYTES
 from taskfuse.schedule import layouts
+from taskfuse.schedule.call import is_power_of_two
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
+from taskfuse.schedule.masked_ends import masked_start
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers.back_to_back import BackToBackWalk, find, values_read, walk_factors
 from taskfuse.schedulers.back_to_back_cost import BackToBack, BackToBackConfig
@@ -53,6 +64,8 @@ instruction."""
 LOADING, BESIDE, CONSUMING = 24, 72, 208
 """Registers of a thread by roles. ptxas (CUDA 13.0) places accumulators of wgmma from register 24 on, and wants some behind them: there are 176 of a
 consumer, 32 beside."""
+TOGETHER = 8
+"""The most matrices of the batch whose tiles blocks claim one after another."""
 MOST = 256
 """The most columns of all last products: 128 registers of sums."""
 
@@ -66,12 +79,14 @@ class OneWalkConfig(Parameters):
         blocks: which take the tiles of rows in turn; all are resident at once, one on a multiprocessor.
         slots: chunks of the factor of the product beside the walk in Shared memory: how far that may be behind.
         in_turn: the warpgroups begin their chunks one after the other, so that one computes functions while the other multiplies.
+        claimed: blocks claim tiles, where masks make walks of unequal length, not every ``blocks``-th of them.
     """
 
     stages: int = 2
     blocks: int = DEFAULT.sms
     slots: int = 3
     in_turn: bool = True
+    claimed: bool = False
 
     def __post_init__(self) -> None:
         self.check_fields()
@@ -80,20 +95,39 @@ class OneWalkConfig(Parameters):
     def words(self) -> str:
         """The parameters as readable text."""
         turn = ", warpgroups in turn" if self.in_turn else ""
-        return f"2 warpgroups of {WGMMA_ROWS} rows, chunks of {CHUNK}, {self.stages} stages, {self.slots} slots beside, {self.blocks} blocks{turn}"
+        claims = ", which claim tiles" if self.claimed else ""
+        return f"2 warpgroups of {WGMMA_ROWS} rows, chunks of {CHUNK}, {self.stages} stages, {self.slots} slots beside, {self.blocks} blocks{claims}{turn}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneWalk:
-    """Products of functions of products: those of the walk, and the one beside it."""
+    """Products of functions of products: those of the walk, and the one beside it.
+
+    Attributes:
+        matrices, tiles: of the batch, and tiles of rows of each.
+    """
 
     walk: BackToBack
     beside: TensorView
+    matrices: Expr
+    tiles: Expr
 
     def shared_bytes(self, config: OneWalkConfig) -> int:
-        """Shared memory of a block: what it holds, rings of streamed factors, of the factor beside the walk, and the tile that is added."""
+        """Shared memory of a block: what it holds, rings of streamed factors, of the factor beside the walk, the tile that is added, and numbers of tiles."""
         factors = 2 * (ROWS * sum(self.walk.depths) + config.stages * CHUNK * sum(width for _, width in self.walk.factors))
-        return factors + 2 * config.slots * CHUNK * ROWS + 4 * CHUNK * self.walk.depths[0] + 8 * config.stages * CHUNK
+        tiles = 2 * config.slots * CHUNK * ROWS + 4 * CHUNK * self.walk.depths[0]
+        return factors + tiles + 8 * config.stages * CHUNK + (CLAIM_BYTES * (self.count + 1) if config.claimed else 0)
+
+    @property
+    def count(self) -> int:
+        """Tiles of rows, if their number is constant; else 0."""
+        found = simplify(self.matrices * self.tiles)
+        return found.value if isinstance(found, Const) else 0
+
+    @property
+    def together(self) -> int:
+        """Matrices whose tiles blocks claim one after another, the longest walks first. They divide the batch."""
+        return next(n for n in (TOGETHER, 4, 2, 1) if is_multiple(self.matrices, n))
 
 
 @tries_parameters
@@ -104,6 +138,8 @@ def one_walk(fusion: Fusion, config: OneWalkConfig | None = None, *, sizes: Mapp
     functions of the first ones, each times an input ``[..., M, C]``; and one that sums over N a function of both, rounded to 16 bits, times one of the inputs
     ``[..., N, D]``, and is an output of the fusion in float32 as it is. Factors are 16-bit floats, sums float32. M is a constant multiple of 64, N of 128,
     D and C of 64, and the C of all sums over M are at most 256 together. There is at least one batch axis, which all factors have.
+
+    Chunks that a mask excludes for all rows of a block are left out (:func:`taskfuse.cascade`, ``rows``): then unmasked values are assumed to be finite.
 
     The order in which blocks add to the sum over N is not that of the math, and differs from run to run.
 
@@ -123,6 +159,8 @@ def one_walk(fusion: Fusion, config: OneWalkConfig | None = None, *, sizes: Mapp
     chosen = alternatives[0].config if config is None else config
     if found.shared_bytes(chosen) + BARRIER_BYTES > target.limits.block_shared:
         raise refuse(fusion, NAME, f"with {chosen.words}: a block needs {found.shared_bytes(chosen)} bytes of Shared memory", "use fewer stages")
+    if chosen.claimed and not found.count:
+        raise refuse(fusion, NAME, f"with {chosen.words}: the number of tiles is not constant", "use claimed=False")
     trial = copy_fusion(fusion)[0]
     rehearse(fusion, NAME, _OneWalk(Script(trial), _find(trial), chosen).apply)
     script = Script(fusion)
@@ -141,7 +179,8 @@ def _find(fusion: Fusion) -> OneWalk:
         two = walk_factors(fusion, beside)
         keys, one = Keys(fusion), walk.first[0]
         if len(two.summed) == 1 and keys.equal(beside.root[two.summed[0]], one.root[walk.row]):
-            return _checked(fusion, OneWalk(walk, beside))
+            batch = simplify(prod((one.root[p].extent for p in walk.batch), start=ONE))
+            return _checked(fusion, OneWalk(walk, beside, batch, simplify(ceildiv(one.root[walk.row].extent, ROWS))))
     raise refuse(fusion, NAME, "no product is a float32 output that sums over the rows of the others")
 
 
@@ -151,7 +190,6 @@ def _checked(fusion: Fusion, found: OneWalk) -> OneWalk:
     one = walk.first[0]
     reasons = {
         "there are other first products than two": len(walk.first) != 2,
-        "masks end or begin its terms": walk.is_ended is not None,
         "it has no batch axis": not walk.batch,
         f"its rows are no multiple of {ROWS}": not is_multiple(one.root[walk.row].extent, ROWS, facts),
         f"its columns are no multiple of {CHUNK}, or a single chunk": not is_multiple(one.root[walk.step].extent, CHUNK, facts)
@@ -169,23 +207,34 @@ def _planned(fusion: Fusion, found: OneWalk, extent: Sizes) -> tuple[Option[OneW
     """Parameters that fit, the fastest first. Raises :class:`UnsupportedError`: none do."""
     target, walk = extent.target, found.walk
     options: list[Option[OneWalkConfig]] = []
-    root = walk.first[0].root
-    count = extent(ceildiv(root[walk.row].extent, ROWS))
-    for p in walk.batch:
-        count *= extent(root[p].extent)
+    chunks, tiles = extent(ceildiv(walk.first[0].root[walk.step].extent, CHUNK)), int(extent(found.tiles))
+    count = int(extent(found.matrices)) * tiles
     blocks = int(min(target.sms, count))
-    chunks = extent(ceildiv(root[walk.step].extent, CHUNK))
-    for stages, slots in ((2, 3), (2, 2), (3, 2)):
-        config = OneWalkConfig(stages, blocks, slots)
+    share = (sum(walk.depths) + sum(walk.columns) + walk.depths[0]) / (5 * ROWS)
+    claims = (False, True) if _claim(fusion, found) else (False,)
+    for claimed, (stages, slots) in product(claims, ((2, 3), (2, 2), (3, 2))):
+        config = OneWalkConfig(stages, blocks, slots, claimed=claimed)
         if found.shared_bytes(config) + BARRIER_BYTES <= target.limits.block_shared:
-            share = (sum(walk.depths) + sum(walk.columns) + walk.depths[0]) / (5 * ROWS)
-            us = target.kernel_us(
-                -(-count // blocks) * chunks * target.attention.one_walk_cycles * share / target.clock_mhz, target.dram_us(bytes_of(fusion, extent))
-            )
-            options.append(Option(config, us, is_cooperative=True))
+            lengths = np.resize(np.ones(tiles) if walk.is_ended is None else 1 - np.arange(tiles) / tiles, count)
+            longest = lengths.sum() / blocks if claimed else np.bincount(np.arange(count) % blocks, lengths).max()
+            us = target.kernel_us(longest * chunks * target.attention.one_walk_cycles * share / target.clock_mhz, target.dram_us(bytes_of(fusion, extent)))
+            options.append(Option(config, float(us), is_cooperative=True))
     if not options:
         raise refuse(fusion, NAME, f"tiles of {max(walk.depths)} terms and {sum(walk.columns)} columns do not fit a multiprocessor")
     return tuple(sorted(options, key=lambda o: o.us))
+
+
+def _claim(fusion: Fusion, found: OneWalk) -> bool:
+    """Whether blocks gain by claims: walks begin later and later. What a number says of its tile takes registers, unless quotients are shifts and no walk's
+    start is cut off at the first chunk."""
+    last = fusion.definition(found.walk.last[0])
+    if found.walk.is_ended is not False or not found.count or not isinstance(last, Reduction):
+        return False
+    facts = fusion.facts()
+    for k, a in enumerate(last.output.root):
+        facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
+    start = masked_start(fusion, last, next(k for k, a in enumerate(last.output.root) if a.is_reduction))
+    return start is not None and prove(ge(start, 0), facts) and isinstance(found.tiles, Const) and is_power_of_two(found.tiles.value)
 
 
 class _OneWalk(BackToBackWalk):
@@ -194,11 +243,12 @@ class _OneWalk(BackToBackWalk):
     def __init__(self, script: Script, found: OneWalk, config: OneWalkConfig) -> None:
         super().__init__(script, found.walk, BackToBackConfig(ROWS // WGMMA_ROWS, CHUNK, config.stages))
         self.blocks, self.slots, self.beside, self.in_turn = config.blocks, config.slots, found.beside, config.in_turn
+        self.together = found.together if config.claimed else 0
         self.head = 2
 
     def _cascade(self) -> tuple[TensorView, ...]:
         script = self.script
-        walk = script.cascade(self.found.last, CHUNK, beside=[self.beside])
+        walk = script.cascade(self.found.last, CHUNK, rows=None if self.found.is_ended is None else ROWS, beside=[self.beside])
         sums = [tv for tv in walk if isinstance(tv.definition, Reduction)]
         (part,) = (tv for tv in sums if depends(self.fusion, tv, [other for other in sums if other is not tv]))
         script.comment("the sum over rows: blocks have parts of it, and add them in memory")
@@ -273,8 +323,13 @@ class _OneWalk(BackToBackWalk):
         self._dealt(call.split(1, ROWS))
 
     def _dealt(self, call: Recorded) -> None:
-        """[batch, tiles, ..] to [tiles of a block, blocks, ..]: blocks that run together have neighboring tiles of one batch."""
-        call.rasterize((0, 1), Spelled(tiles.raster(), "tf.tiles.raster()")).split(0, self.blocks)
+        """[batch, tiles, ..] to [tiles of a block, blocks, ..]: blocks that run together have neighboring tiles of one batch, or claim those of a few, the
+        longest walks first."""
+        if self.together:
+            call.rasterize((0, 1), Spelled(tiles.grouped(self.together), f"tf.tiles.grouped({self.together})")).split(0, self.blocks)
+            call.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
+        else:
+            call.rasterize((0, 1), Spelled(tiles.raster(), "tf.tiles.raster()")).split(0, self.blocks)
         call.bind(1, P.BIDx)
 
     def _fragments(self) -> None:

@@ -167,9 +167,9 @@ class Chosen(Generic[ConfigT]):
         """The same, with the count of its kernel."""
         return replace(self, count=count, bound=bound)
 
-    def expected_by_count(self) -> Chosen[ConfigT]:
-        """The same, with the counted time as the expected time."""
-        us = self.option.us if self.count is None else self.count.us
+    def expected_by_count(self, least: float = 0.0) -> Chosen[ConfigT]:
+        """The same, with the counted time as the expected time, which is ``least`` microseconds or more."""
+        us = self.option.us if self.count is None else max(self.count.us, least)
         option = replace(self.option, us=us)
         return replace(self, option=option, alternatives=tuple(option if o is self.option else o for o in self.alternatives))
 

@@ -82,6 +82,7 @@ class Search:
         self._refused_us = 0.0
         self._is_absurd = False
         self._trusted: set[Segment] = set()
+        self._sharing: dict[Segment, bool] = {}
         start = self.graph.beginning() if begun is None else self._as_in(begun.segments)
         self._segments = self.graph.in_order(self._joined(self._walked_together(start)))
 
@@ -150,7 +151,7 @@ class Search:
         """The kernels, those side by side in one launch that do not wait for one another."""
         level, together = self._groups(segments, steps)
         heads: dict[int, SegmentStep] = dict(enumerate(steps))
-        left = together if self._trial else []
+        left = sorted(together, key=len, reverse=True) if self._trial else []  # where most launches are saved first
         while left and (not self._budget.is_spent or self._budget.extend()):
             group = left.pop(0)
             members = [steps[k] if config is None else self._arranged(segments[k], steps[k], config) for k, config in group]
@@ -165,8 +166,9 @@ class Search:
                     came = tried(self._trial, found.fusion, found.schedule, bound)
             except DeadlineError:
                 break
-            if came.refused or came.schedule.count is None or came.schedule.count.us > GAIN * apart:
-                why = came.refused or f"{came.schedule.count}, one after another {apart:.1f} us"
+            counted = came.schedule.count
+            if came.refused or counted is None or max(counted.us, bound) > GAIN * apart:  # of many members, a count has seen few blocks each
+                why = came.refused or f"{counted}, one after another {apart:.1f} us"
                 self._dropped.append(f"not side by side: {', '.join(p.fusion.name for p in parts)}: {why}")
                 left += [
                     kind for moved in (False, True) if 1 < len(kind := [JointPlace(p.segment) for p in group if (p.config is not None) is moved]) < len(group)
@@ -175,8 +177,15 @@ class Search:
             tensors, views = tuple(name for p in parts for name in p.tensors), tuple(name for p in parts for name in p.views)
             for k, _ in group[1:]:
                 del heads[k]
-            heads[group[0].segment] = SegmentStep(found.fusion, came.schedule.expected_by_count(), tensors, None, views, parts, found.call)
+            heads[group[0].segment] = SegmentStep(found.fusion, came.schedule.expected_by_count(bound), tensors, None, views, parts, found.call)
         return [heads[k] for k in sorted(heads, key=lambda k: (level[k], k))]
+
+    def _may_share(self, p: Segment) -> bool:
+        """Whether the kernel of a segment may share a launch."""
+        if p not in self._sharing:
+            found = self._way(p).candidate
+            self._sharing[p] = found is not None and is_joinable(found.fusion, found.schedule, self.target)
+        return self._sharing[p]
 
     def _arranged(self, p: Segment, step: SegmentStep, config: Config) -> SegmentStep | None:
         """The kernel of a segment with other parameters; ``None`` if it cannot be made."""
@@ -199,12 +208,12 @@ class Search:
         is_product = [multiplies(schedule) for schedule in schedules]
         may = [is_joinable(kernel.fusion, kernel.schedule, self.target) for kernel in kernels]
 
-        known: dict[tuple[int, int], bool] = {}  # equal pieces have one schedule
+        known: dict[tuple[tuple[int, int], ...], bool] = {}  # equal pieces have the same parameters and counts, in schedules of their own names
 
         def fits(j: int, k: int) -> bool:
             if (is_product[j] and is_product[k]) or not (may[j] and may[k]):
                 return is_product[j] and is_product[k]
-            pair = id(schedules[j]), id(schedules[k])
+            pair = tuple((id(s.option), id(s.count)) for s in (schedules[j], schedules[k]))
             if pair not in known:
                 known[pair] = fit_together(schedules[j], schedules[k], self.target)
             return known[pair]
@@ -274,7 +283,8 @@ class Search:
         return segments
 
     def _merged(self, segments: list[Segment], settled: AbstractSet[Segment] = frozenset()) -> list[Segment]:
-        """``segments`` with pairs merged, those that save the most bytes first. A pair without a gain is not tried again, since paths remain.
+        """``segments`` with pairs merged, those that save the most bytes first. A pair without a gain is not tried again, since paths remain; one that has only
+        numbers in common, such as a learning rate, is not tried at all where both may share a launch later.
 
         Args:
             settled: segments of which no pair is tried.
@@ -286,8 +296,10 @@ class Search:
 
         def add(number: int) -> None:
             own = self.graph.touched(there[number])
-            near = set[int]().union(*(touching.get(tv, ()) for tv in own)) & there.keys()
-            for other in near:
+            near, aside = (set[int]().union(*(touching.get(tv, ()) for tv in own if self.graph.is_number(tv) is kind)) & there.keys() for kind in (False, True))
+            if any(k not in near for k in aside) and self._may_share(there[number]):
+                aside = {k for k in aside if not self._may_share(there[k])}
+            for other in near | aside:
                 if there[other] in settled and there[number] in settled:
                     continue
                 heappush(pairs, (-self.graph.saved(there[other], there[number]), other, number))

@@ -16,8 +16,9 @@ from dataclasses import replace
 
 from taskfuse.deadline import DeadlineError
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.connectivity import components
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import needed
+from taskfuse.ir.storage import needed, producers
 from taskfuse.location import OneCall, caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.alpha_equivalence import CountsByForm
@@ -70,7 +71,7 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
     bound = result(lambda: roofline(fusion, extent), 0.0, "no roofline", faults)
     least = SLACK * result(lambda: _least(fusion, extent), 0.0, "no bound", faults)
     several: Segmentation | UnsupportedError | None = None
-    is_aside = False
+    is_aside = result(lambda: not found.is_led and _has_unlike_parts(fusion, extent), False, "no parts", faults)
     while True:
         one = found.best
         if one is None or one.schedule.us > least or one.schedule.option.is_cooperative or is_aside:
@@ -103,6 +104,15 @@ def _chosen(fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tri
             return several
         else:
             return _whole(fusion, one._replace(schedule=came.schedule), faults, budget.ended)
+
+
+def _has_unlike_parts(fusion: Fusion, extent: Sizes) -> bool:
+    """Whether outputs of several shapes have nothing in common but numbers: one kernel of them has a nest for each, one after another in every thread, and
+    kernels of each part may run side by side, on blocks of their own."""
+    computed = [e.output for e in needed(fusion)]
+    edges = [(read, tv) for tv in computed for read in producers(fusion, tv) if not read.is_input or extent.elements(read) > 1]
+    parts = components(dict.fromkeys([*(tv for pair in edges for tv in pair), *computed]), edges)
+    return sum(any(tv.is_output for tv in part) for part in parts) > 1 and len({tuple(tv.shape) for tv in fusion.outputs}) > 1
 
 
 def _at_least(several: Segmentation, target: Target) -> float:

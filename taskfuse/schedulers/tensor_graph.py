@@ -151,6 +151,10 @@ class TensorGraph:
             self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
         return self._through[p]
 
+    def is_number(self, tv: TensorView) -> bool:
+        """Whether a tensor is an input of one element: it costs next to nothing to read it once more."""
+        return tv not in self.place and self.extent.elements(tv) == 1
+
     def saved(self, a: Segment, b: Segment) -> float:
         """Bytes that need not be moved if two segments are one: what both read is read once, and what only one reads of the other neither written nor read."""
         whole = a | b

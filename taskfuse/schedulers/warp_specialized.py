@@ -100,7 +100,8 @@ class WarpSpecialized:
         self.product = product
         self.config = config
         self.box = box
-        self.itemsize = product.a.tensor.dtype.itemsize
+        self.itemsize = product.b.tensor.dtype.itemsize
+        """Bytes of an element of a factor as it is multiplied."""
         self.shares_rows = not config.is_pingpong
         self.splits_rows = config.rows > WGMMA_ROWS
         self.clustered = config.cluster > 1
@@ -131,9 +132,9 @@ class WarpSpecialized:
         self.sources = self._sources()
         if self.promotion is not None:
             self.promotion.copies()
-        rows, functions = self.sources[0][0].tensor, self.product.a.prologue
+        rows, functions = self.sources[0][0], self.product.a.prologue
         turn = None if self.shares_rows else TURN
-        self.prologue = Prologue(script, self.config, rows, functions, self.head, turn) if functions else None
+        self.prologue = Prologue(script, self.config, rows.tensor, rows.operand.packed, functions, self.head, turn) if functions else None
         product = self.product = self._forked()
         self.result = product.axes.result
         axes = product.axes
@@ -196,7 +197,7 @@ class WarpSpecialized:
             return operand.tensor
         if not operand.is_whole:
             return self.script.through_view(result, operand.position, also=more)
-        is_shared = is_one or (len(storage_uses(self.script.fusion, operand.tensor)) > 1 and not self.product.shares_steps)
+        is_shared = is_one or (not operand.prologue and len(storage_uses(self.script.fusion, operand.tensor)) > 1 and not self.product.shares_steps)
         return self.script.new(operand.tensor, "cache_after", *([result, operand.position] if is_shared else []))
 
     def _side(self, tv: TensorView) -> TensorView:
@@ -262,12 +263,17 @@ class WarpSpecialized:
             script.on(other).split(-1, config.tile_k)
         for tv in self.accumulators:
             script.on(tv).reorder({self.head + 2: self.head})
-        acc.propagate([s.tensor for s in self.sources[0]] + ([] if self.promotion is None else [*self.promotion.staged, self.multiplied]), self.head + 1)
+        packed, whole = ([s for s in self.sources[0] if (s.operand.packed > 1) is is_packed] for is_packed in (True, False))
+        for source in packed:  # a step of k is one of its own last axis
+            acc.propagate([source.tensor], self.head)
+            script.on(source.tensor).split(-1, self._contiguous(source)).reorder({self.head + 1: self.head})
+        acc.propagate([s.tensor for s in whole] + ([] if self.promotion is None else [*self.promotion.staged, self.multiplied]), self.head + 1)
         for other, own in zip(self.beside, self.sources[1:], strict=True):
             script.on(other).propagate([s.tensor for s in own], self.head + 1)
         if self.prologue is not None:
-            acc.propagate(self.computed, self.head + 1)
-        shared = [*self.loaded, *self.computed, *([self.multiplied] if self.promotion is not None else [])]
+            acc.propagate(self.prologue.tensors, self.head + 1)
+        computed = () if self.prologue is None else self.prologue.tensors
+        shared = [*self.loaded, *computed, *([self.multiplied] if self.promotion is not None else [])]
         script.parallelize_like(self.result, [*self.beside, *shared, *self.after])
         self.parts.split_off()
 
@@ -296,14 +302,14 @@ class WarpSpecialized:
                 for count in range(len(self.box), 1, -1):
                     call.merge(-1 - count)
             if self._pieces(source) > 1 or self._overhangs(source):
-                call.split(-1, SPAN // self.itemsize).reorder({-2: -3})
+                call.split(-1, SPAN // tv.dtype.itemsize).reorder({-2: -3})
                 call.bind(-3, P.Unroll)
             call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages, *self._ring("rows" if source.is_rows else "columns"))
             is_common = self.clustered and not source.is_rows
             if operand.is_bulk:
                 call.set_atom(atoms.TMA_LOAD_MULTICAST if is_common else atoms.TMA_LOAD, (-2, -1))
             else:
-                loads.by_threads(call, operand.size, self.itemsize)
+                loads.by_threads(call, operand.size, tv.dtype.itemsize)
 
     def _ring(self, name: str) -> tuple[str, ...]:
         """The name of a ring of operands that the products of a list have together, or those of one tile that walk along k one after another."""
@@ -311,16 +317,16 @@ class WarpSpecialized:
 
     def _pieces(self, source: FactorCopy) -> int:
         """Rows of the swizzle side by side in a slot."""
-        return -(-self._contiguous(source) * self.itemsize // SPAN)
+        return -(-self._contiguous(source) * source.tensor.dtype.itemsize // SPAN)
 
     def _overhangs(self, source: FactorCopy) -> bool:
         """Whether the last of them also has elements of the next tile."""
-        return self._contiguous(source) * self.itemsize % SPAN > 0
+        return self._contiguous(source) * source.tensor.dtype.itemsize % SPAN > 0
 
     def _contiguous(self, source: FactorCopy) -> int:
         """Elements of a tile of a factor along its contiguous axis."""
         if source.operand.is_k_major:
-            return self.config.tile_k
+            return self.config.tile_k // source.operand.packed
         return self.config.tile_m if source.is_rows else self.config.tile_n
 
     def _contraction(self) -> None:
@@ -361,7 +367,7 @@ class WarpSpecialized:
     @property
     def computed(self) -> list[TensorView]:
         """The factor with the rows in registers, as it is in memory and then as it is multiplied."""
-        return [] if self.prologue is None else [*self.prologue.tensors]
+        return [] if self.prologue is None else [*self.prologue.tensors, *self.prologue.sides]
 
     @property
     def accumulators(self) -> list[TensorView]:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 import torch._decomp
 
+from taskfuse.torch.lists import of_lists
+
 aten: Any = torch.ops.aten
 
 KEPT = frozenset(
@@ -35,12 +37,16 @@ what follows from these sums: of a log-softmax the logits are kept, in their own
 
 
 @cache
-def decompositions() -> dict[Any, Any]:
-    """The table: that of core ATen without :data:`KEPT`. Ops that torch decomposes before autograd need no entry, and listing them takes a second."""
+def decompositions(device: str) -> dict[Any, Any]:
+    """The table: that of core ATen without :data:`KEPT`. Ops that torch decomposes before autograd need no entry, and listing them takes a second.
+
+    Args:
+        device: the type of the devices whose ops become fusions.
+    """
     table: Any = getattr(torch._decomp, "_core_aten_decompositions_post_autograd", torch._decomp.core_aten_decompositions)
     more = [getattr(torch.ops.aten, name) for line in ADDED for name in line.split()]
     kept = {op: body for op, body in dict(table()).items() if _name(op) not in KEPT}
-    return kept | torch._decomp.get_decompositions(more) | {aten.convolution_backward.default: convolution_backward}
+    return kept | torch._decomp.get_decompositions(more) | of_lists(device) | {aten.convolution_backward.default: convolution_backward}
 
 
 def convolution_backward(

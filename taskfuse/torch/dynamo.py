@@ -82,7 +82,7 @@ def _compiled(gm: GraphModule, example_inputs: Sequence[Any], settings: Settings
             bw_compiler=compilers["backward"],
             inference_compiler=compilers["inference"],
             partition_fn=partitioned,
-            decompositions=decompositions() if wanted else {},
+            decompositions=decompositions(settings.device) if wanted else {},
             keep_inference_input_mutations=True,
         )
 

@@ -3,6 +3,7 @@
 **Levels.** An importable node that computes has the greatest level of what it reads, where a read from a node that is left to torch adds one.
 A node left to torch has the greatest level of what it reads. Levels never fall along an edge, and rise on every path from one region through torch into
 another. So the connected nodes of one level form a convex region: no path leaves and reenters it, and no two regions wait for each other.
+How large regions are cut, and which small ones are put together, is in :mod:`taskfuse.torch.pieces`.
 A product with what follows it (:mod:`taskfuse.torch.product_groups`) is a region of its own, with the level of a node that is left to torch.
 
 Views, and constants, which cost nothing to recompute, belong to no region: each region that reads one recomputes it,
@@ -12,7 +13,7 @@ written before one that mutates runs before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import getitem
 from typing import Any
@@ -24,6 +25,7 @@ from taskfuse.torch.aliases import Alias
 from taskfuse.torch.fates import NUMBER, WRITES, GraphPartition, NodeKind, elements, is_ordered, mutates, op_name
 from taskfuse.torch.importer import SLOWER, refusal
 from taskfuse.torch.metadata import Refused, meta_of, results
+from taskfuse.torch.pieces import pieces, sources_of
 from taskfuse.torch.product_groups import JOINED, Measure, product_groups
 from taskfuse.torch.rules.reductions import PRODUCTS
 
@@ -76,14 +78,13 @@ def planned(graph: Graph, limits: PartitionLimits, known: dict[Any, str | None] 
         plan.groups.append(group)
     _level(graph, plan)
     _sink(graph, plan)
-    for members in _components(graph, plan):
-        for part in _cut(members, limits.most):
-            if len([n for n in part if n.target is not getitem]) < limits.least:
-                for node in part:
-                    plan.kinds[node] = NodeKind.TORCH
-                    plan.reasons[node] = "alone: nothing to fuse it with"
-                continue
-            plan.add(part)
+    for part in pieces(_components(graph, plan), plan, limits.most):
+        if len([n for n in part if n.target is not getitem]) < limits.least:
+            for node in part:
+                plan.kinds[node] = NodeKind.TORCH
+                plan.reasons[node] = "alone: nothing to fuse it with"
+            continue
+        plan.add(part)
     for group in plan.groups:
         plan.add(group)
     return plan
@@ -181,7 +182,7 @@ def _sink(graph: Graph, plan: GraphPartition) -> None:
                 latest[node], joins[node] = limit, levels
             case NodeKind.MATH:
                 own = plan.levels[node]
-                fused = any(plan.levels[s] == own for s in _sources(node, plan))
+                fused = any(plan.levels[s] == own for s in sources_of(node, plan))
                 if limit is not None and limit > own and own not in levels and limit in levels and not (fused and _shrinks(node)):
                     plan.levels[node] = limit
                     plan.levels |= {user: limit for user in node.users if user.target is getitem}
@@ -203,24 +204,6 @@ SHARED = 1 << 16
 """Elements of a tensor from which on its readers are fused, so that it is read once."""
 
 
-def _sources(node: Node, plan: GraphPartition) -> Iterator[Node]:
-    """The nodes of regions that a node reads, through those that are computed again."""
-    stack = list(node.all_input_nodes)
-    seen: set[Node] = set()
-    while stack:
-        arg = stack.pop()
-        if arg in seen:
-            continue
-        seen.add(arg)
-        match plan.kinds[arg]:
-            case NodeKind.MATH:
-                yield arg
-            case NodeKind.GLUE:
-                stack += arg.all_input_nodes
-            case _:
-                pass
-
-
 def _components(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     """The nodes of each level that read one another."""
     parent: dict[Node, Node] = {}
@@ -234,7 +217,7 @@ def _components(graph: Graph, plan: GraphPartition) -> list[list[Node]]:
     for node in graph.nodes:
         if plan.kinds[node] is NodeKind.MATH and node not in plan.group_of:
             parent[node] = node
-            for source in _sources(node, plan):
+            for source in sources_of(node, plan):
                 if plan.levels[source] == plan.levels[node]:
                     parent[root(source)] = root(node)
     for readers in _readers_of_large(parent, plan).values():
@@ -256,31 +239,6 @@ def _readers_of_large(nodes: Iterable[Node], plan: GraphPartition) -> dict[tuple
             if size >= SHARED and 2 * size >= sum(sizes.values()):
                 found.setdefault((n, plan.levels[node]), []).append(node)
     return found
-
-
-def _cut(members: Sequence[Node], most: int) -> list[list[Node]]:
-    """A region in pieces of about ``most`` nodes, in the order of the graph, which keeps every piece convex; each cut where the fewest tensors cross.
-
-    The results of a node with several are in its piece.
-    """
-    pieces: list[list[Node]] = []
-    rest = _with_results(members)
-    while len(rest) > most:
-        place = {node: k for k, node in enumerate(rest)}
-        end = next((k for k in range(most, len(rest)) if rest[k].target is not getitem), len(rest))
-        last = {node: max((place[u] for u in node.users if u in place), default=-1) for node in rest[:end]}
-        costs = [(sum(last[n] >= k for n in rest[:k]), -k) for k in range(max(most // 2, 1), most + 1) if rest[k].target is not getitem]
-        at = -min(costs)[1] if costs else end
-        pieces.append(rest[:at])
-        rest = rest[at:]
-    return [*pieces, rest] if rest else pieces
-
-
-def _with_results(nodes: Sequence[Node]) -> list[Node]:
-    """Nodes of a region, each followed by the results of it that are among them."""
-    own = set(nodes)
-    first = [n for n in nodes if n.target is not getitem or n.args[0] not in own]
-    return [n for node in first for n in (node, *(u for u in node.users if u.target is getitem and u in own))]
 
 
 def outputs_of(graph: Graph, plan: GraphPartition) -> list[list[Node]]:

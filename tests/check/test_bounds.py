@@ -27,6 +27,7 @@ FOR i in 0..2*ceildiv(N, 4) + 1:
         "s[blockIdx.x, 63 - threadIdx.x] = copy(1.0)",
         "FOR i in 0..N:\n  y[N - 1 - i, 0] = copy(x[i, 0])",
         "IF threadIdx.x < N:\n  y[threadIdx.x, 0] = copy(1.0)",
+        "FOR i in 0..N:\n  y[i, 0] = copy(x[i, 0])",
         "FOR i in 0..N:\n  s[i % 4, 0] = copy(1.0)",
         "s[xor(blockIdx.x, 3), xor(threadIdx.x, blockIdx.x)] = copy(1.0)",
         TILES,
@@ -44,6 +45,7 @@ def test_inside(body: str) -> None:
         ("y[threadIdx.x, 0] = copy(1.0)", "y[threadIdx.x, 0]", "index threadIdx.x of axis 0 is not known to be in 0..N"),
         ("r[threadIdx.x // 16 - 1] = copy(1.0)", "r[threadIdx.x//16 - 1]", "index threadIdx.x//16 - 1 of axis 0 is not known to be in 0..4"),
         ("FOR i in 0..N:\n  y[N - i, 0] = copy(1.0)", "y[N - i, 0]", "index N - i of axis 0 is not known to be in 0..N"),
+        ("FOR i in 0..N + 1:\n  y[i, 0] = copy(1.0)", "y[i, 0]", "index i of axis 0 is not known to be in 0..N"),
         ("s[xor(blockIdx.x, 4), 0] = copy(1.0)", "s[xor(blockIdx.x, 4), 0]", "index xor(blockIdx.x, 4) of axis 0 is not known to be in 0..4"),
     ],
 )

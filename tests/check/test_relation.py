@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from taskfuse.check.relation import Relation, pinned
+from taskfuse.check.statement_tree import THREADS
 from taskfuse.check.structure import Structure
 from taskfuse.ir.scalar import parse_expr
 from tests.check.structured import structure, uses
@@ -77,6 +78,25 @@ def test_what_is_asked_of_one_iteration_is_known() -> None:
     found = structure(f"FOR k in 0..8:\n  s[{T}] = copy(1.0)\n  SYNC block\n  y[0] = copy(s[{T}])", head=HEAD.format(size="256"))
     a, b = uses(found)
     assert Relation(a, b, found.threads, frozenset({"k"})).known(parse_expr("k"))
+
+
+@pytest.mark.parametrize(
+    ("index", "one_thread"),
+    [
+        (L, True),
+        (f"128*k + {L}", True),
+        ("xor(threadIdx.x, threadIdx.y) + 32*threadIdx.y + 128*k", True),
+        (T, False),
+        ("threadIdx.x + 2*threadIdx.y", False),
+        ("k", False),
+    ],
+)
+def test_what_is_enough_is_found_where_everything_would_be(index: str, one_thread: bool) -> None:
+    found = structure(f"FOR k in 0..2:\n  s[{index}] = copy(1.0)\n  SYNC block\n  y[0] = copy(s[{index}])", head=HEAD.format(size="256"))
+    a, b = uses(found)
+    everything, enough = Relation(a, b, found.threads), Relation(a, b, found.threads, enough=THREADS)
+    assert (enough.equal >= THREADS) is (everything.equal >= THREADS) is one_thread
+    assert one_thread or enough.equal == everything.equal
 
 
 def test_thread_indices_that_stand_alone_are_equal() -> None:

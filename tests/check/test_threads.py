@@ -73,6 +73,22 @@ def test_two_sets_of_a_constant_block(a: tuple[str, ...], b: tuple[str, ...]) ->
     assert threads.covers_values(sym("threadIdx.x"), conditions(*a), conditions(*b)) is values
 
 
+@pytest.mark.parametrize(
+    ("around", "holds"),
+    [
+        ("IF threadIdx.x < 4", False),
+        ("IF threadIdx.x < 4:\n  IF blockIdx.x < N", False),
+        ("IF threadIdx.x < 4:\n  IF threadIdx.x + blockIdx.x < 3", True),
+        ("IF threadIdx.x < 4:\n  FOR i in threadIdx.x..3", True),
+    ],
+)
+def test_what_else_a_context_says_of_threads(around: str, holds: bool) -> None:
+    depth = "  " * (around.count("\n") + 1)
+    found = structure(f"{around}:\n{depth}{COPY}", CONSTANT)
+    (node,) = found.tree.leaves()
+    assert found.threads.implies(node.conditions, conditions("threadIdx.x < 3"), node.context) is holds
+
+
 def test_conditions_by_what_they_depend_on() -> None:
     split = made().split(conditions("threadIdx.x < N", "blockIdx.x < 2", "threadIdx.x < blockIdx.x", "threadIdx.y < k", "k < 3"))
     assert split.threads == conditions("threadIdx.x < N")

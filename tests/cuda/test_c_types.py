@@ -3,7 +3,7 @@
 import pytest
 
 import taskfuse as tf
-from taskfuse.cuda.c_types import c_type, convert, literal, wrapping_type
+from taskfuse.cuda.c_types import c_type, convert, literal, rounded, wrapping_type
 from taskfuse.dtypes import DTYPES, DType
 
 
@@ -70,6 +70,8 @@ def test_literal(value: int | float | bool, dtype: str, text: str) -> None:
         (tf.float8_e5m2, tf.bool_, "((x & 0x7f) != 0)"),
         (tf.int32, tf.float32, "((float)x)"),
         (tf.int64, tf.int8, "((signed char)x)"),
+        (tf.int8, tf.float32, "float_of_char(x)"),
+        (tf.uint16, tf.bfloat16, "to_bfloat16(float_of_ushort(x))"),
         (tf.bfloat16, tf.float32, "from_bfloat16(x)"),
         (tf.float32, tf.float16, "to_float16(x)"),
         (tf.float8_e4m3, tf.bfloat16, "to_bfloat16(from_float8_e4m3(x))"),
@@ -85,6 +87,13 @@ def test_literal(value: int | float | bool, dtype: str, text: str) -> None:
 )
 def test_conversions(source: DType, target: DType, text: str) -> None:
     assert convert("x", source, target).text == text
+
+
+def test_numbers_that_bfloat16_has_are_not_rounded() -> None:
+    """Those of 8 bits, whether integers or floats."""
+    assert rounded("x", tf.uint8).text == "float_of_uchar(x)"
+    assert rounded("x", tf.float8_e5m2).text == "from_float8_e5m2(x)"
+    assert rounded("x", tf.int16).text == "rounded_to_bfloat16(float_of_short(x))"
 
 
 def test_neighbors_are_rounded_into_one_register() -> None:

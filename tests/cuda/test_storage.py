@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+import taskfuse as tf
 from taskfuse.cuda.source import emit
-from taskfuse.cuda.storage import joined
+from taskfuse.cuda.storage import joined, packed_in
 from taskfuse.ir.scalar import Expr, Facts, const, evaluate, sym
 from taskfuse.kir import parse_kernel
 
@@ -73,3 +74,23 @@ def test_what_swizzles_differ_in_is_applied_to_the_offset(extent: int, other: st
         column = x % 8 ^ eval(other.replace("threadIdx.x", "x"), {"i": i, "x": x})
         if column < extent:
             assert eval(offset.replace("/", "//"), {"i": i, "threadIdx_x": x}) == x // 8 * extent + column
+
+
+def test_registers_that_are_only_copied_to_words_are_rounded_with_their_neighbors() -> None:
+    """A stage of an elementwise function between a computation and an array of which vectors are stored; one that is read as a number is not."""
+    with tf.Fusion("packed") as fusion:
+        x = tf.define_tensor([1024], dtype=tf.bfloat16, name="x")
+        fusion.add_output(tf.exp(x))
+    (out,) = fusion.outputs
+    made = out.cache_before()
+    staged = made.cache_before()
+    for tv in (out, made, staged):
+        tv.split(0, 8)
+    out.axis(1).parallelize(tf.ParallelType.Vectorize)
+    made.inline_at(1)
+    staged.inline_at(2)
+    kernel = tf.lower(fusion)
+    names = {b.name for b in kernel.buffers}
+    assert names == {made.name, staged.name}
+    assert packed_in(kernel) == names
+    assert emit(kernel).text.count("= to_packed_bfloat16(") == 1

@@ -34,7 +34,20 @@ def test_every_kind_of_declaration_is_declared() -> None:
 
 @pytest.mark.parametrize(
     ("name", "is_name"),
-    [("a", True), ("a.b", True), ("p", True), ("q.slot", True), ("p.slot", False), ("threadIdx.w", False), ("blockIdx", False), ("IF", False), ("2d", False)],
+    [
+        ("a", True),
+        ("a.b", True),
+        ("p", True),
+        ("q.slot", True),
+        ("p.slot", False),
+        ("threadIdx.w", False),
+        ("blockIdx", False),
+        ("IF", False),
+        ("2d", False),
+        ("tile.0", False),
+        ("tile", True),
+        ("tile.of", True),
+    ],
 )
 def test_names_are_read_back_and_mean_nothing_by_themselves(name: str, is_name: bool) -> None:
     assert DECLARED.is_name(name) is is_name

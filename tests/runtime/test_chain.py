@@ -8,10 +8,11 @@ import pytest
 import taskfuse as tf
 from taskfuse.cuda import arrays
 from taskfuse.cuda.arrays import Kinds
+from taskfuse.errors import OutputError
 from taskfuse.ir.storage import needed
 from taskfuse.options import Backend
 from taskfuse.runtime import arrays as runtime_arrays
-from taskfuse.runtime.chain import Chain
+from taskfuse.runtime.chain import Chain, Link, written_into
 from taskfuse.schedule.segment import SegmentedFusion
 from tests.cuda.fakes import FakeDriver, FakeTensor, FakeTorch, aligned
 
@@ -98,3 +99,49 @@ def test_a_call_without_an_array_is_one_on_numpy_arrays() -> None:
     columns, below = tf.compile(triangle(), "sim")()
     assert np.array_equal(columns, np.arange(8))
     assert np.array_equal(below, np.tril(np.ones((8, 8), bool)))
+
+
+def two_moments() -> tf.Fusion:
+    """A count that goes up, and two tensors of unlike sizes that are scaled by a function of it: all are written where they were."""
+    with tf.Fusion("moments") as fusion:
+        count, x, y = (tf.define_tensor(shape, name=name) for name, shape in (("count", []), ("x", [40, 3]), ("y", [70])))
+        more = count + 1.0
+        for tensor in (x, y):
+            fusion.add_output(tensor * (1.0 - tf.pow(0.5, more)), into=tensor)
+        fusion.add_output(more, into=count)
+    return fusion
+
+
+def test_results_of_several_kernels_in_place_of_arguments() -> None:
+    fusion = two_moments()
+    run = tf.compile(fusion, "sim")
+    assert len(run.kernels) == 2, "the count, and behind it both tensors side by side"
+    assert sum(len(kernel.in_place) for kernel in run.kernels) == 3
+    for seed in range(4):
+        given = [np.full((), 3, np.float32), *(np.random.default_rng(seed).uniform(1, 2, shape).astype(np.float32) for shape in ((40, 3), (70,)))]
+        expected = fusion.evaluate(*(x.copy() for x in given))
+        made = run(*given, seed=seed)
+        assert all(a is b for a, b in zip(made, (given[1], given[2], given[0]), strict=True))
+        for a, b in zip(made, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_an_argument_that_overlaps_one_that_is_written() -> None:
+    """The kernels run one after another: the second would read what the first has overwritten."""
+    run = tf.compile(two_moments(), "sim")
+    memory = np.ones(200, np.float32)
+    with pytest.raises(OutputError, match="overlaps another array of the call"):
+        run(np.zeros((), np.float32), memory[:120].reshape(40, 3), memory[100:170])
+
+
+def test_where_a_later_kernel_reads_what_would_be_overwritten() -> None:
+    with tf.Fusion("both") as fusion:
+        x = tf.define_tensor([8], name="x")
+        first = (x + 1.0).named("first")
+        second = (tf.flip(x, 0) * first).named("second")
+        fusion.add_output(first, second)
+    parts = tf.segment(fusion, [[first], [tv for tv in fusion.tensors() if not tv.is_input and tv is not first]])
+    links = [Link(tf.compile(part, "sim"), part.arguments, tuple(tv.name for tv in part.outputs)) for part in parts.segments]
+    assert written_into(fusion, links, [("first", "x")]) == [(), ()]
+    assert written_into(fusion, links, [("second", "x")])[0] == ()
+    assert [k for k, _ in written_into(fusion, links, [("second", "x")])[1]] == [0]

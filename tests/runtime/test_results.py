@@ -214,3 +214,16 @@ def test_an_input_that_is_overwritten_is_not_returned_as_it_is(part: slice) -> N
     before = given.copy()
     assert (tf.compile(fusion)(given)[1] == before).all()
     assert not (given == before).all()
+
+
+def test_a_vector_that_is_read_in_the_iteration_of_a_loop() -> None:
+    """The search for a write of an element in a later iteration has names for the elements of both vectors; one cannot be proved and is written elsewhere."""
+    with tf.Fusion("sums") as fusion:
+        x, y = tf.define_tensor([8], name="x"), tf.define_tensor([8], name="y")
+        fusion.add_output(tf.cumsum(x, 0), into=x)
+        fusion.add_output(tf.flip(y, 0) + x, into=y)
+    run = tf.compile(fusion, "sim")
+    given = [np.arange(8, dtype=np.float32), np.ones(8, np.float32)]
+    expected = fusion.evaluate(*(a.copy() for a in given))
+    made = run(*given)
+    assert all(a is b and (a == c).all() for a, b, c in zip(made, given, expected, strict=True))

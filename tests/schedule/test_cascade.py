@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
-from taskfuse.ir.expr import Assemble, Fold, Pointwise, Reduction, View
+from taskfuse.ir.expr import Assemble, FirstValid, Fold, Pointwise, Reduction, View
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import evaluate
 from taskfuse.reports.certificate import Layer, Verdict
@@ -377,6 +378,56 @@ def test_what_a_walk_computes_for_each_chunk_besides(is_output: bool) -> None:
     assert certificate.verdict is Verdict.PROVED
     assert all(o.verdict is Verdict.PROVED for o in certificate.obligations if o.layer is Layer.REWRITINGS)
     np.testing.assert_allclose(kernel.simulate(*args)[0], before[0], rtol=1e-5)
+
+
+def windowed(behind: int | None, columns: int = 16) -> tuple[tf.Fusion, tf.TensorView, tf.TensorView]:
+    """The same of pairs of a row and a column up to it, of which ``behind`` are further back."""
+    with tf.Fusion("windowed") as fusion:
+        x, g, k = tf.define_tensor([24, columns]), tf.define_tensor([24]), tf.define_tensor([columns])
+        row, column = tf.expand_dims(tf.arange(24), 1), tf.arange(columns)
+        seen = column <= row if behind is None else (column <= row) & (row - column <= behind)
+        p = tf.exp(tf.where(seen, x, -math.inf))
+        along, across = tf.sum(p * tf.expand_dims(g, 1), axis=0), tf.sum(p * k, axis=1)
+        fusion.add_output(along, across)
+    return fusion, along, across
+
+
+@pytest.mark.parametrize(
+    ("behind", "columns", "points", "trips"),
+    [
+        (None, 16, "i2 < i0 + 1", "0..6 - blockIdx.x"),
+        (9, 16, "i0 - 3 <= i2 && i2 < i0 + 1", "0..min(blockIdx.x + 4, 6) - blockIdx.x"),
+        (None, 32, "i2 < i0 + 1", "0..max(6 - blockIdx.x, 0)"),
+    ],
+)
+def test_what_a_walk_computes_for_the_chunks_that_a_mask_leaves(behind: int | None, columns: int, points: str, trips: str) -> None:
+    """Its parts are sent from the chunks of a block of columns on, or from these alone."""
+    fusion, along, across = windowed(behind, columns)
+    args = [np.random.default_rng(n).normal(size=s).astype(np.float32) for n, s in enumerate(([24, columns], [24], [columns]))]
+    before = fusion.evaluate(*args)
+    walk = tf.cascade([along], 4, rows=4, beside=[across])
+    part = next(tv for tv in walk if isinstance(tv.definition, Reduction) and tv is not along)
+    part.split(2, 4)
+    own = part.rfactor((3,))
+    _, sent = part.scatter()
+    whole = across.definition
+    assert isinstance(whole, Assemble)
+    assert points in str(whole.parts[1].valid)
+    inside = [tv for tv in fusion.tensors() if tv.ndim == 3 and isinstance(tv.definition, Pointwise | FirstValid)]
+    for tv in (*inside, along):
+        tv.split(2, 4)
+    for tv in (*inside, along, own, sent):
+        tv.reorder({2: 0}).axis(0).parallelize(P.BIDx)
+    for tv in (*inside, own):
+        tv.inline_at(2)
+    kernel = tf.lower(fusion)
+    assert trips in str(kernel)
+    certificate = kernel.verify()
+    assert certificate.verdict is Verdict.PROVED
+    names = ", ".join(sorted(tv.name for tv in fusion.outputs))
+    assert any(o.layer is Layer.REWRITINGS and f"every element of {names}" in o.reason for o in certificate.obligations), "not assumed from samples"
+    for a, b in zip(before, kernel.simulate(*args), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_what_no_walk_computes_besides() -> None:

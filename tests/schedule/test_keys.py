@@ -1,6 +1,10 @@
 """Keys of axes: equal for equal derivations of axes that an op map identifies, and only for those."""
 
+import pytest
+
 import taskfuse.ops as tf
+from taskfuse.dtypes import float32
+from taskfuse.errors import ScheduleError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.schedule.keys import Keys
 from tests.schedule.points import pair
@@ -106,3 +110,35 @@ def test_keys_hold_axes_that_are_made_later() -> None:
     keys.add_loops(b)
     assert [keys.key(x) for x in a.loop] == before
     assert [keys.equal(p, q) for p, q in zip(a.loop, b.loop, strict=True)] == [True, True, True]
+
+
+def test_digits_are_the_same_in_whichever_steps_splits_make_them() -> None:
+    """Also of an axis that no split divides, as the first digit has no other before it; not of its later ones."""
+    _, a, b = pair(96, 100, 90)
+    for k in (0, 3, 6):
+        a.split(k, 4).split(k, 2)  # i // 8, i // 4 % 2, i % 4
+        b.split(k, 8).split(k + 1, 4)
+    keys = Keys(a.fusion)
+    assert [keys.equal(p, q) for p, q in zip(a.loop, b.loop, strict=True)] == [True] * 9
+    _, c, d = pair(90)
+    c.split(0, 20).split(1, 8)  # i % 20 // 8
+    d.split(0, 8).split(0, 3)
+    keys = Keys(c.fusion)
+    assert [keys.equal(p, q) for p, q in zip(c.loop, d.loop, strict=True)] == [False] * 3
+
+
+def test_an_axis_that_is_read_at_quotients_is_a_digit() -> None:
+    """Its loops may be those of the reader; the loops of what is packed in an element are not."""
+    with Fusion("f") as fusion:
+        x = tf.define_tensor([6, 32], dtype=float32)
+        packed = tf.sin(x)
+        wide = tf.cos(tf.reshape(tf.broadcast_to(packed[:, :, None], [6, 32, 2]), [6, 64]))
+        fusion.add_output(wide)
+    packed.split(1, 8)
+    wide.split(1, 16).split(2, 4)  # i // 16, i // 4 % 4, i % 4
+    keys = Keys(fusion)
+    assert keys.equal(packed.loop[1], wide.loop[1])
+    assert not keys.equal(packed.loop[2], wide.loop[2])
+    packed.inline_at(2)
+    with pytest.raises(ScheduleError, match="axis 2 of tv1"):
+        packed.inline_at(3)

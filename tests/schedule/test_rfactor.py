@@ -1,5 +1,7 @@
 """rfactor: domains, and that no element is lost or counted twice."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.expr import Literal, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import evaluate as number
+from taskfuse.ir.scalar import parse_expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from tests.schedule.points import extents, indices, kinds, pair, refused, size
@@ -66,6 +69,30 @@ def test_start_values() -> None:
     assert isinstance(second, Reduction)
     assert (first.init.value, second.init.value) == (0, 5)
     assert second.body.name == "copy"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "inside", "of_parts"),
+    [
+        ("4*(i0//2)", "4*i0 + 4", ("", ""), ("i0//2", "i0 + 1")),
+        ("i0", "2*i0 + 3", ("i0", "2*i0 + 3"), ("i0//4", "ceildiv(i0, 2) + 1")),
+        ("0", "min(4*i0 + 4, 13)", ("", "min(4*i0 + 4, 13)"), ("0", "min(i0 + 1, 4)")),
+    ],
+)
+def test_bounds_of_terms(start: str, end: str, inside: tuple[str, str], of_parts: tuple[str, str]) -> None:
+    """Those of parts, and, where a part is cut, those of its terms."""
+    s = summed(6, 16)
+    definition = s.fusion.definition(s)
+    assert isinstance(definition, Reduction)
+    s.fusion.define(replace(definition, starts=((1, parse_expr(start)),), ends=((1, parse_expr(end)),)))
+    x = np.arange(96, dtype=np.int64).reshape(6, 16)
+    (before,) = s.fusion.evaluate(x)
+    p = s.split(1, 4).rfactor([2])
+    for tv, wanted in ((p, inside), (s, of_parts)):
+        expr = s.fusion.definition(tv)
+        assert isinstance(expr, Reduction)
+        assert tuple("".join(str(e) for _, e in bounds) for bounds in (expr.starts, expr.ends)) == wanted
+    assert np.array_equal(s.fusion.evaluate(x)[0], before)
 
 
 def test_tasks() -> None:

@@ -1,13 +1,14 @@
 """send_terms: sums in scatter form: the same values, joined across blocks by updates, proved; what has no such form."""
 
 import functools
+from dataclasses import replace
 
 import numpy as np
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.ir.axes import iteration_symbol as i
-from taskfuse.ir.expr import Assemble, Read, Update
+from taskfuse.ir.expr import Assemble, Read, Reduction, Update
 from taskfuse.kir import Kernel
 from taskfuse.reports.certificate import Layer, Verdict
 from tests.lowering.running import agrees, numbers
@@ -98,6 +99,21 @@ def test_unscatter_is_the_inverse() -> None:
     y.scatter()
     y.unscatter()
     agrees(fusion, numbers(6, 32))
+
+
+def test_points_between_a_start_and_an_end_are_sent() -> None:
+    """And gathered again."""
+    fusion, y = summed()
+    expr = fusion.definition(y)
+    assert isinstance(expr, Reduction)
+    fusion.define(replace(expr, starts=((0, i(1) // 8),), ends=((0, i(1) // 8 + 2),)))
+    x = numbers(6, 32)
+    (wanted,) = fusion.evaluate(x)
+    assert np.array_equal(wanted, [x[k // 8 : k // 8 + 2, k].sum() for k in range(32)])
+    for form in (y.scatter, y.unscatter):
+        form()
+        np.testing.assert_array_equal(fusion.evaluate(x)[0], wanted)
+        agrees(fusion, x)
 
 
 def test_what_has_no_scatter_form() -> None:

@@ -53,8 +53,8 @@ def of_contiguous_rows() -> list[tf.TensorView]:
     return [product(tf.relu(a.T), b)]
 
 
-def of_eight_bits() -> list[tf.TensorView]:
-    a, b = factors(tf.float8_e4m3)
+def of_many_bits() -> list[tf.TensorView]:
+    a, b = factors(tf.float64)
     return [product(tf.cast(a, tf.bfloat16), b)]
 
 
@@ -76,7 +76,7 @@ def of_two_contractions() -> list[tf.TensorView]:
 REFUSED: dict[Build, str] = {
     of_columns: "the factor tv2 is computed",
     of_contiguous_rows: "is computed",
-    of_eight_bits: "is not rows of k that bulk copies bring and ldmatrix takes",
+    of_many_bits: "is not rows of k, of at most 32 bits, that bulk copies bring",
     of_part_of_a_step: "the factor tv2 is computed, and of zeros behind the end of k = 72, too",
     read_beside: "a is read by more than the contraction",
     of_two_contractions: "is computed",

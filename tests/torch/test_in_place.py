@@ -80,9 +80,9 @@ def test_two_fusions_that_would_wait_for_each_other() -> None:
 
     def function(x: Any, y: Any) -> Any:
         a, b = foreign(x).sin() + y, foreign(y).cos() * x
-        x.copy_(a.tanh())
-        y.copy_(b.tanh())
-        return a.sum()
+        x.copy_(a)
+        y.copy_(b)
+        return foreign(a), foreign(b)
 
     _, left = written(function, torch.randn(4, 4), torch.randn(4, 4))
     assert left == [WRITES]

@@ -33,6 +33,7 @@ from taskfuse.ir.scalar import (
     le,
     lt,
     not_,
+    private,
     prove,
     rebuild,
     samples_of,
@@ -45,8 +46,8 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, R
 
 LIMIT = 1000
 """The most comparisons for one tensor."""
-SYMBOLS, NUMBERED = "r.", "r.of."
-"""What the names of new symbols begin with, and those of numbered ones."""
+SYMBOLS, NUMBERED = (private(name).name for name in ("r.", "r.of."))
+"""What the names of new symbols begin with, and those of numbered ones: no text has such names."""
 DEPTH = 60
 """The most nested comparisons."""
 
@@ -88,13 +89,13 @@ class ElementPairs:
     def symbol(self) -> Sym:
         """A new symbol."""
         self._symbols += 1
-        return sym(f"{SYMBOLS}{self._symbols}")
+        return private(f"r.{self._symbols}")
 
     @staticmethod
     def numbered(names: Iterable[str]) -> dict[str, Expr]:
         """For each new symbol among some names one that its place among them says: questions about other new symbols become one question."""
         made = sorted(int(name.removeprefix(SYMBOLS)) for name in names if name.startswith(SYMBOLS) and not name.startswith(NUMBERED))
-        return {f"{SYMBOLS}{k}": sym(f"{NUMBERED}{place}") for place, k in enumerate(made)}
+        return {f"{SYMBOLS}{k}": private(f"r.of.{place}") for place, k in enumerate(made)}
 
     # -- elements -------------------------------------------------------------------------------------------------------------------
 

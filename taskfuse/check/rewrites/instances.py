@@ -33,6 +33,8 @@ ELEMENTS = 4
 """Elements of an output that are computed separately."""
 WORK = 1 << 19
 """The most points that these elements may need on each side."""
+FIRST_WORK = 5 << 20
+"""The same of the first element of an output, if it needs more than is left of that."""
 TOLERANCE = 1e-7
 """The largest difference in float64, relative to the largest number, attributed to another order of rounding."""
 
@@ -65,26 +67,30 @@ class Instance:
 
     Attributes:
         output: an output with a differing element; ``None`` if there is none.
+        compared: the outputs of which there is evidence: elements that have been compared, all of them if there are none at any extents.
     """
 
     output: str | None
     reason: str
     notes: tuple[str, ...] = ()
+    compared: frozenset[str] = frozenset()
 
 
 def instance(kernel: Kernel, outputs: Sequence[str]) -> Instance:
     """Compare some outputs at small extents, or a few of their elements if the extents are constants and large."""
     at: list[str] = []
-    every = set[str]()
+    every, seen = set[str](), set[str]()
     is_small = False
     for draw, extents in enumerate(_small(kernel)):
         is_small = True
-        found = compared(kernel, outputs, extents, draw)
+        there = _with_elements(kernel, outputs, extents)
+        found = compared(kernel, outputs, extents, draw) if there else None
         if found is None:
             continue
         if isinstance(found, Instance):
             return found
         every.add(found)
+        seen.update(there)
         at.append(", ".join(f"{n} = {v}" for n, v in extents.items()))
         if len(at) == LAUNCHES:
             break
@@ -93,7 +99,13 @@ def instance(kernel: Kernel, outputs: Sequence[str]) -> Instance:
     if not at:
         return Instance(None, "it cannot be computed")
     where = f" at {'; '.join(at)}" if any(at) else ""
-    return Instance(None, f"computed in {' and '.join(sorted(every))}, it is{where}")
+    return Instance(None, f"computed in {' and '.join(sorted(every))}, it is{where}", compared=frozenset(seen))
+
+
+def _with_elements(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int]) -> list[str]:
+    """Those of some outputs that have an element at some extents."""
+    shapes = {d.tensor: d.shape for d in kernel.definitions}
+    return [name for name in outputs if all(evaluate(n, extents) > 0 for n in shapes[name])]
 
 
 def _small(kernel: Kernel) -> Iterator[dict[str, int]]:
@@ -119,17 +131,23 @@ def _sampled(kernel: Kernel, outputs: Sequence[str]) -> Instance:
     places += [(name, tuple(int(chance.integers(0, n)) for n in shapes[name])) for _ in range(ELEMENTS - 1) for name in filled]
     for values, what in ((MODULAR, "modular words"), (WIDE, "float64")):
         left, count, wrong = WORK, 0, None
+        seen = {name for name in outputs if name not in filled}
         for name, place in places:
-            try:
-                sides = [SampledElements(kernel, definitions, extents, inputs, values, left) for definitions in (kernel.written, kernel.definitions)]
-                with np.errstate(all="ignore"):
-                    wanted, found = (side.elements(name, tuple(np.array([i]) for i in place), 1) for side in sides)
-            except (IndexError, ZeroDivisionError, KeyError):
-                return Instance(None, "it cannot be computed")
-            except TooLarge:
-                break
-            left = min(side.left for side in sides)
+            made = None
+            for work in (left,) if name in seen else (left, FIRST_WORK):
+                try:
+                    made = _element(kernel, name, place, inputs, values, work)
+                    break
+                except (IndexError, ZeroDivisionError, KeyError):
+                    return Instance(None, "it cannot be computed")
+                except TooLarge:
+                    pass
+            if made is None:
+                continue
+            wanted, found, needed = made
+            left = max(left - needed, 0)
             count += 1
+            seen.add(name)
             if len(differences(wanted, found)):
                 wrong = name, place, found, wanted
                 break
@@ -138,8 +156,21 @@ def _sampled(kernel: Kernel, outputs: Sequence[str]) -> Instance:
             return Instance(name, f"element [{', '.join(map(str, place))}] is {found[0]}, and was written as {wanted[0]}")
         if wrong is None:
             of_what = f"{count} {'element' if count == 1 else 'elements'}, computed in {what}"
-            return Instance(None, f"{of_what}, {'is' if count == 1 else 'are'}" if count else "its extents are too large to compute it")
+            reason = f"{of_what}, {'is' if count == 1 else 'are'}" if count else "its extents are too large to compute it"
+            return Instance(None, reason, compared=frozenset(seen))
     return Instance(None, "it cannot be computed")
+
+
+def _element(kernel: Kernel, name: str, place: tuple[int, ...], inputs: Inputs, values: Values, work: int) -> tuple[Array, Array, int]:
+    """An element as written and as it is now, and how many points the larger side needed.
+
+    Raises:
+        TooLarge: more than ``work`` points.
+    """
+    sides = [SampledElements(kernel, definitions, inputs.extents, inputs, values, work) for definitions in (kernel.written, kernel.definitions)]
+    with np.errstate(all="ignore"):
+        wanted, found = (side.elements(name, tuple(np.array([i]) for i in place), 1) for side in sides)
+    return wanted, found, work - min(side.left for side in sides)
 
 
 def compared(kernel: Kernel, outputs: Sequence[str], extents: Mapping[str, int], draw: int = 0) -> Instance | str | None:

@@ -31,10 +31,14 @@ class Inputs:
 
     Args:
         draw: each number has other values; except for 0, integers that are not used as indices take all values of their dtype, so that their sums wrap.
+
+    Attributes:
+        extents: these.
     """
 
     def __init__(self, kernel: Kernel, extents: Mapping[str, int], draw: int = 0) -> None:
         self._draw = draw
+        self.extents = extents
         self.tables = drawn_tables(kernel, extents)
         self.dtypes = {p.name: p.dtype for p in (*kernel.inputs, *(p for p in kernel.params if isinstance(p, ScalarParam)))}
         self.shapes = {p.name: tuple(int(evaluate(n, extents)) for n in p.shape) for p in kernel.inputs}
@@ -144,6 +148,8 @@ class SampledElements(PointValues):
             own = Access(part, tuple(sym(f"i{k}") for k in range(len(self.shapes[part]))))
             if isinstance(sent, Send):
                 here, owner = self._spread(self.shapes[part], place, index, count, sent)
+                mine = np.flatnonzero(self.holds(condition, here, owner.size))
+                here, owner = self.some(here, mine), owner[mine]
                 found = self.combined(sent.combine, d.dtype, found, count, owner, self.operand(own, here, owner.size))
                 continue
             here, owner = self._spread(self.shapes[part], place, index, count)

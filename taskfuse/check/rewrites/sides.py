@@ -30,10 +30,17 @@ CONNECTIVES: Mapping[Elementwise, Callable[..., Expr]] = MappingProxyType(
     {ELEMENTWISE["logical_and"]: and_, ELEMENTWISE["logical_or"]: or_, ELEMENTWISE["logical_not"]: not_}
 )
 """Functions of conditions, with their scalar expressions."""
+BITWISE: Mapping[Elementwise, Callable[..., Expr]] = MappingProxyType(
+    {ELEMENTWISE["bitwise_and"]: and_, ELEMENTWISE["bitwise_or"]: or_, ELEMENTWISE["bitwise_not"]: not_}
+)
+"""The same of booleans, as the operators of Python make them."""
 
 
 class Different(Exception):
-    """Two values differ, or no proof of their equality was found."""
+    """Two values differ, or no proof of their equality was found. Its text has the names of symbols without the mark that tells them from those of texts."""
+
+    def __str__(self) -> str:
+        return super().__str__().replace("'", "")
 
 
 class At(NamedTuple):
@@ -281,8 +288,8 @@ def condition_of(at: At, integer_of: Callable[[At], Expr | None]) -> Expr:
             return TRUE if value else FALSE
         case Access(index=index), Definition(rule=Apply(op=op, operands=operands, dtype=dtype)):
             parts = [at.side.at(o, points(index)) for o in operands]
-            if op in CONNECTIVES:
-                return CONNECTIVES[op](*(condition_of(p, integer_of) for p in parts))
+            if op in CONNECTIVES or (op in BITWISE and dtype.is_bool):
+                return (CONNECTIVES if op in CONNECTIVES else BITWISE)[op](*(condition_of(p, integer_of) for p in parts))
             if op in COMPARISONS and all(_is_kept(p, dtype) for p in parts):
                 sides = [_integer(p, integer_of) for p in parts]
                 return COMPARISONS[op](*sides)

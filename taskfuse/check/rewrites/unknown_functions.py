@@ -34,12 +34,13 @@ from taskfuse.ir.scalar import (
     lookups_of,
     maximum,
     minimum,
+    private,
     rebuild,
     substitute,
     sym,
 )
 
-ANY = sym("unknown.any")
+ANY = private("unknown.any")
 """The index, in what a table stands for. An index of a definition is at least 0."""
 
 
@@ -114,7 +115,7 @@ class UnknownFunctions:
             return None
         form = substitute(e, {index: ANY})
         if form not in self._tables:
-            self._tables[form] = self._table(form, sym(f"unknown.{len(self._tables)}"))
+            self._tables[form] = self._table(form, private(f"unknown.{len(self._tables)}"))
         table = self._tables[form]
         return None if table is None else substitute(table, {ANY.name: sym(index)})
 

@@ -27,10 +27,14 @@ class SentTerms(NamedTuple):
     conditions: tuple[Expr, ...]
 
 
-def sent(rule: Whole, side: Definitions, combine: Combine, wide: DType) -> list[tuple[Definition, tuple[Expr, ...], Expr]] | None:
+SentPart = tuple[Definition, tuple[Expr, ...], Expr]
+"""An update with the place of its points and the condition under which they have one."""
+
+
+def sent(rule: Whole, side: Definitions, combine: Combine, wide: DType) -> list[SentPart] | None:
     """The updates of an assembly, each with its place and condition, if one function combines all in a dtype, and no data says their places; else ``None``."""
     first, *others = (side.definitions.get(name) for name in rule.parts)
-    found: list[tuple[Definition, tuple[Expr, ...], Expr]] = []
+    found: list[SentPart] = []
     for d, place, condition in zip(others, rule.places[1:], rule.conditions[1:], strict=True):
         match d:
             case Definition(rule=Send(values=(), combine=by), dtype=dtype) if by is combine and dtype is wide:
@@ -41,9 +45,7 @@ def sent(rule: Whole, side: Definitions, combine: Combine, wide: DType) -> list[
     return found if found and is_whole else None
 
 
-def sent_terms(
-    side: Definitions, updates: Sequence[tuple[Definition, tuple[Expr, ...], Expr]], index: Sequence[Expr], symbol: Callable[[], Sym], facts: Facts
-) -> Iterator[SentTerms]:
+def sent_terms(side: Definitions, updates: Sequence[SentPart], index: Sequence[Expr], symbol: Callable[[], Sym], facts: Facts) -> Iterator[SentTerms]:
     """Of each update the points whose place is an index. ``symbol``: makes a new one."""
     for d, place, condition in updates:
         assert isinstance(d.rule, Send)

@@ -28,7 +28,7 @@ class Rewritings:
     """The result of the layer.
 
     Attributes:
-        obligations: proved or refuted ones.
+        obligations: proved, refuted or open ones. An output is open if it is neither proved nor refuted, and nothing is evidence that it is right.
         assumptions: outputs that are neither proved nor refuted, with the evidence at small extents.
     """
 
@@ -57,8 +57,11 @@ def rewritings(kernel: Kernel) -> Rewritings:
             made.append(Obligation(Layer.REWRITINGS, f"output {output}", Verdict.REFUTED, found.reason, (*found.notes, *comparison.lines())))
             return Rewritings(tuple(made))
         case Instance() as found:
-            assumed = (f"{name} is what was written, which is not shown ({reason}); {found.reason}" for name, reason in sorted(open_outputs.items()))
-            return Rewritings(tuple(made), tuple(assumed))
+            said = {name: f"{name} is what was written, which is not shown ({reason})" for name, reason in sorted(open_outputs.items())}
+            left = [name for name in said if name not in found.compared]
+            why = found.reason if len(left) == len(said) else "none of its elements has been computed"
+            made += (Obligation(Layer.REWRITINGS, f"output {name}", Verdict.OUTSIDE, f"{said[name]}; {why}", tuple(comparison.lines())) for name in left)
+            return Rewritings(tuple(made), tuple(f"{text}; {found.reason}" for name, text in said.items() if name in found.compared))
 
 
 class _Tensors:

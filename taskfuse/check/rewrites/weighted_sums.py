@@ -21,6 +21,7 @@ from taskfuse.check.rewrites.images import compare_parts
 from taskfuse.check.rewrites.linear_forms import Guard, LinearForm, LinearForms, is_one, number, reference, rounds
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, assuming, each_value, points
 from taskfuse.check.rewrites.sums import CombineForm, TermPart, reduced_points, terms_of
+from taskfuse.check.rewrites.updates import SentPart, sent, sent_terms
 from taskfuse.dtypes import DType, contains
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -28,7 +29,7 @@ from taskfuse.ir.elementwise_function import DTypeRule, Elementwise
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.scalar import Const, Expr, Facts, Sym, lt, minimum, not_, prove, substitute
 from taskfuse.kir.operands import Access, IndexOf, Operand
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Pick, Reduce
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Pick, Reduce, Whole
 
 COPY, MUL, FMA = ELEMENTWISE["copy"], ELEMENTWISE["mul"], ELEMENTWISE["fma"]
 BASES = (ELEMENTWISE["exp"], ELEMENTWISE["exp2"])
@@ -236,6 +237,8 @@ class WeightedSums:
                 made = self._of_product(at, d, rule, facts)
             case Definition(rule=Iterate() as rule) if rule.op is FMA and self._may_be(d.dtype, rule.dtype):
                 made = self._of_fold(at, d, rule, facts)
+            case Definition(rule=Whole() as rule) if (updates := sent(rule, at.side, COMBINES["add"], d.dtype)) is not None and self._may_be(d.dtype, d.dtype):
+                made = (*self._of_updates(at, rule, updates, facts),)
             case _:
                 pass
         yield from (WeightedTerms((), (), Monomial(factors=((at, 1),))),) if made is None else made
@@ -256,7 +259,16 @@ class WeightedSums:
             return made
         if all(not t.variables for t in made):
             return tuple(t._replace(monomial=replace(t.monomial, narrowed=t.monomial.narrowed | narrowed)) for t in made)
-        return made if all(contains(n, self.result) for n in narrowed) else None
+        return made if all(contains(n, self.result) for n in narrowed) else self._of_one(at, made)
+
+    @staticmethod
+    def _of_one(at: At, made: Sequence[WeightedTerms]) -> tuple[WeightedTerms, ...] | None:
+        """An element that is rounded from a sum, as a term of its own: 0 where all of the sum's terms are, which have conditions in common."""
+        if not all(t.monomial.coefficient for t in made):
+            return None
+        names = {v.name for t in made for v, _ in t.variables}
+        shared = [c for c in made[0].conditions if c.free.isdisjoint(names) and all(c in t.conditions for t in made)] if made else []
+        return (WeightedTerms((), tuple(shared), Monomial(factors=((at, 1),))),) if made else ()
 
     def _products(self, rule: Apply, operands: Sequence[At], facts: Facts) -> tuple[WeightedTerms, ...] | None:
         made: tuple[WeightedTerms, ...] | None = None
@@ -381,6 +393,14 @@ class WeightedSums:
         extent = d.space[rule.rescaled]
         last = extent if end is None else minimum(extent, substitute(end, reduced.point))
         return self._rescaled(at, rule.operands[-1], reduced.point, rule.rescaled, last, every, facts)
+
+    def _of_updates(self, at: At, rule: Whole, updates: Sequence[SentPart], facts: Facts) -> Iterator[WeightedTerms]:
+        """A sum of what an element is stored as, and of all that is sent to it."""
+        assert isinstance(at.operand, Access)
+        yield from self.terms(at.side.at(Access(rule.parts[0], rule.places[0]), points(at.operand.index)), facts)
+        for s in sent_terms(at.side, updates, at.operand.index, self.elements.symbol, facts):
+            for t in self.terms(s.term, _inside(facts, s.variables, s.conditions)):
+                yield WeightedTerms((*s.variables, *t.variables), (*s.conditions, *t.conditions), t.monomial)
 
     def _of_fold(self, at: At, d: Definition, rule: Iterate, facts: Facts) -> tuple[WeightedTerms, ...] | None:
         """A fold ``s = s*factor + term``: where it begins with a number, this is multiplied by all factors."""

@@ -18,7 +18,7 @@ from taskfuse.check.statement_tree import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.combine import Combine
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
-from taskfuse.ir.scalar import NO_FACTS, Const, Expr, Facts, Sym, const, evaluate, simplify, substitute, sym
+from taskfuse.ir.scalar import NO_FACTS, Const, Expr, Facts, Sym, const, evaluate, private, simplify, substitute, sym
 from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
@@ -84,7 +84,6 @@ class Instructions:
         self.sizes = {b.name: b.dtype.itemsize for b in kernel.buffers} | {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
         self.shapes = {b.name: b.shape for b in kernel.buffers} | {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)}
         self.definitions = {d.tensor: d for d in kernel.definitions}
-        self.thread = linear_thread(kernel)
         self._written: dict[tuple[Node, Holds], Place] = {}
         self._points: dict[str, Facts] = {}  # what is known of the points of boxes
 
@@ -115,7 +114,7 @@ class Instructions:
                 return self._box(node, out, self.maps[name], holds.tensor, self._of_box(node, holds, self.maps[name], coords, holds.index, source))
             case TmaStore(map=name, coords=coords):
                 box = self.maps[name]
-                points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
+                points = tuple((_box_point(k).name, n) for k, n in enumerate(box.box))
                 index = tuple(c + sym(p) for c, (p, _) in zip(coords, points, strict=True))
                 element = self._of_box(node, holds, box, coords, holds.index, self._in_whole(box.tensor, holds))
                 return Place(node, box.tensor, index, holds.tensor, element, points)
@@ -184,7 +183,7 @@ class Instructions:
     def loaded_box(self, node: Node, stmt: TmaLoad, holds: Holds, source: tuple[Expr, ...], tensor: str) -> Place:
         """The elements of its argument read by a bulk load: ``source``, over the symbols of the tile, is the operand of its tensor's definition."""
         box = self.maps[stmt.map]
-        points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
+        points = tuple((_box_point(k).name, n) for k, n in enumerate(box.box))
         index = tuple(c + sym(p) * step for c, (p, _), step in zip(stmt.coords, points, box.step, strict=True))
         return Place(node, box.tensor, index, tensor, self._of_box(node, holds, box, stmt.coords, source, source), points)
 
@@ -201,7 +200,7 @@ class Instructions:
         """Registers of a thread, from one on, that hold a fragment."""
         if len(access.index) != 1:
             raise Open("registers of a fragment are not numbered consecutively", node)
-        lane, register = self.thread % (WARPGROUP if fragment.threads == WARPGROUP else WARP), sym("fragment.register")
+        lane, register = linear_thread(self.kernel) % (WARPGROUP if fragment.threads == WARPGROUP else WARP), private("fragment.register")
         row, column = fragment.position(lane, register)
         at = dict(zip(names, (row, column), strict=True))
         return Place(
@@ -233,7 +232,7 @@ class Instructions:
 
     def _box(self, node: Node, access: Access, box: TensorMapParam, tensor: str, element: tuple[Expr, ...]) -> Place:
         """A box in Shared memory: row-major, under the map's swizzle."""
-        points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
+        points = tuple((_box_point(k).name, n) for k, n in enumerate(box.box))
         offset: Expr = const(0)
         for name, n in points:
             offset = offset * n + sym(name)
@@ -250,7 +249,7 @@ class Instructions:
         if any(f"tile.{k}" in c.free for k in range(len(holds.tile)) for c in coords):
             raise Open("coordinates of a box depend on its points", node)
         tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
-        wanted = tuple(c + sym(f"box.{k}") * step for k, (c, step) in enumerate(zip(coords, box.step, strict=True)))
+        wanted = tuple(c + _box_point(k) * step for k, (c, step) in enumerate(zip(coords, box.step, strict=True)))
         wide = facts = node.context.constraints.facts
         for k, n in enumerate(holds.tile):
             wide = wide.with_range(f"tile.{k}", 0, n - 1)
@@ -267,7 +266,7 @@ class Instructions:
             raise Open("the element of the tile at a point of the box is unknown", node)
         points = self._points.get(box.name)
         if points is None:
-            points = self._points[box.name] = NO_FACTS.with_ranges({f"box.{k}": (0, n - 1) for k, n in enumerate(box.box)})
+            points = self._points[box.name] = NO_FACTS.with_ranges({_box_point(k).name: (0, n - 1) for k, n in enumerate(box.box)})
         made = (substitute(e, found) for e in element)
         return tuple(simplify(e, points) if _has_digits(e, points.ranges) else e for e in made)  # which the index was taken apart into
 
@@ -296,6 +295,11 @@ class Instructions:
         raise Open(f"the elements of {access.buffer} that one instruction moves are unknown", node)
 
 
+def _box_point(axis: int) -> Sym:
+    """The symbol of the points of a box along an axis: no text has its name."""
+    return private(f"box.{axis}")
+
+
 def _has_digits(e: Expr, points: Container[str]) -> bool:
     """True if a sum has more of some points than multiples of them."""
     return any(not isinstance(term, Sym) and any(name in points for name in term.free) for term, _ in terms_of(e)[0])
@@ -307,11 +311,6 @@ def flattened(shape: tuple[Expr, ...], index: tuple[Expr, ...], first: int) -> E
     for e, extent in list(zip(index, shape, strict=True))[first:]:
         place = place * extent + e
     return place
-
-
-def renamed(points: Points, prefix: str) -> Mapping[str, Expr]:
-    """Other names for points."""
-    return {name: sym(f"{prefix}{name}") for name, _ in points}
 
 
 def taken(stmt: Stmt, combine: Combine) -> Operand | None:

@@ -54,6 +54,8 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], constraints: Constr
     """
     if not visits:
         raise Open("no statement is known to visit its points")
+    if len(visits) == 1 and visits[0].walks(extents, again=again):
+        return False
     try:
         return _covered_upwards([_ascending(v) for v in visits], extents, constraints, again)
     except Open as error:

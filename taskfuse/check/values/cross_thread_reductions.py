@@ -28,7 +28,7 @@ from taskfuse.check.values.neutral_terms import neutral_of, partial_start, set_t
 from taskfuse.check.values.partial_results import Bools, Ints, SharedSets, ThreadSets, Words, writers_of
 from taskfuse.check.values.questions import equal, proves
 from taskfuse.check.values.solve import Open, solved
-from taskfuse.check.values.written import BufferStorage, is_said_alike
+from taskfuse.check.values.written import BufferStorage, W, is_said_alike, written_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import is_same_number
 from taskfuse.ir.medium import MEDIA, Reach
@@ -461,8 +461,8 @@ class CrossThreadReductions:
         if any_of(before.sets[mask]):
             raise Open("it joins the results of all blocks with its own", node)
         wanted = tuple(self._at(e, env) for e in b.index)
-        unknown = {f"written.{n}": (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}
-        rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
+        unknown = {W + n: (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}
+        rename = {n: written_symbol(n) for n in (*BLOCKS, *THREAD_NAMES)}
         facts = self.constraints.about(const(0))[0].facts  # of any thread and block
         around = self.constraints.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in spans.items()))
         for place, cells in reversed(self.workspace.get(b.buffer, [])):
@@ -487,8 +487,8 @@ class CrossThreadReductions:
                     raise Open(f"whether the place that is read at {y} is the one that is written at {x} is not known", node)
             if left and any(not x.free.isdisjoint(unknown) for x, _ in left):
                 raise Open("the threads whose partial results it takes are unknown", node)
-            moved = {n.removeprefix("written."): e for n, e in found.items() if e is not sym(n.removeprefix("written."))}
-            others = {n for n in THREAD_NAMES if f"written.{n}" in found and (n in moved or n not in self.threads.fixed)}  # than the one unknown number
+            moved = {n.removeprefix(W): e for n, e in found.items() if e is not sym(n.removeprefix(W))}
+            others = {n for n in THREAD_NAMES if W + n in found and (n in moved or n not in self.threads.fixed)}  # than the one unknown number
             if others or any(not e.free.isdisjoint(unknown) for e in moved.values()):
                 raise Open("whose partial results it takes depends on blocks and threads together", node)
             if (writers[mask] < 0).any():

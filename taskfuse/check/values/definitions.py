@@ -142,9 +142,7 @@ def _points(space: tuple[int, ...]) -> dict[str, Ints]:
 def _sent(d: Definition, rule: Whole, sent: dict[str, Definition], root: Constraints) -> str:
     """Why the parts that are sent to a tensor may mean nothing; empty if they mean something."""
     combines: set[str] = set()
-    if not sent.keys().isdisjoint(rule.parts) and any(c is not TRUE for c in rule.conditions):
-        return "something is sent to it, and parts of it are there under conditions"
-    for part, place in zip(rule.parts, rule.places, strict=True):
+    for part, place, condition in zip(rule.parts, rule.places, rule.conditions, strict=True):
         own = sent.get(part)
         if own is None or not isinstance(own.rule, Send):
             if combines:
@@ -153,8 +151,11 @@ def _sent(d: Definition, rule: Whole, sent: dict[str, Definition], root: Constra
         if own.dtype is not d.dtype:
             return f"{part} has elements of {own.dtype}, and is sent to elements of {d.dtype}"
         combines.add(own.rule.combine.name)
-        values = inside(tuple(sym(f"v{k}") for k in range(len(own.rule.values))), own.rule.extents)
-        known = root.given(*_point(own.shape), *values)
+        names = tuple(sym(f"v{k}") for k in range(len(own.rule.values)))
+        if not condition.free.isdisjoint(e.name for e in names):
+            return f"data says which points of {part} are sent: {condition}"
+        values = inside(names, own.rule.extents)
+        known = root.given(*_point(own.shape), *values, *conjuncts(condition))
         wrong = next((c for c in inside(place, d.shape) if not proves(known, c)), None)
         if wrong is not None:
             return f"{part} may be sent outside: it is not known that {wrong}"

@@ -161,6 +161,8 @@ class _Execution:
         writers = state.writers[name]
         number = int(writers.which[place])
         if not number:
+            if self._is_passed(name, place, expected):
+                raise TooLarge  # what the caller passed is right, but the proof asks that it is stored
             raise Refuted(subject, "is never stored")
         if name in state.sent and (found := state.sent[name].difference(place))[0]:
             raise Refuted(subject, found[0], *(line for thread, stmt, role in found[1] for line in state.who(thread, stmt, role)))
@@ -173,3 +175,12 @@ class _Execution:
             raise Refuted(subject, "the stored value was never computed", *who)
         said, notes = state.difference(held, expected)
         raise Refuted(subject, said, *notes, *("stored by " + line if k == 0 and notes else line for k, line in enumerate(who)))
+
+    def _is_passed(self, name: str, place: int, expected: Terms) -> bool:
+        """True if the array of an output that is written in place begins with the element that is to be stored there."""
+        source, state = self.kernel.in_place.get(name), self.state
+        if source is None:
+            return False
+        stored = state.sent[name].base[place : place + 1] if name in state.sent else expected
+        passed = state.elements.at(state.elements.tensors[source], np.array([place]))
+        return bool(state.same(passed, stored, state.elements.tensors[name].dtype)[0])

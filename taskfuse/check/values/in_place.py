@@ -16,7 +16,7 @@ from taskfuse.check.ring_order import RingOrder
 from taskfuse.check.statement_tree import BLOCK_NAMES, THREAD_NAMES, Node, cursor_of
 from taskfuse.check.structure import Structure
 from taskfuse.check.values.arms import in_other_arm
-from taskfuse.check.values.written import W
+from taskfuse.check.values.written import written_symbol
 from taskfuse.ir.scalar import Expr, const, eq, le, lt, substitute, sym
 from taskfuse.kir import accesses
 from taskfuse.kir.declarations import TensorMapParam
@@ -84,7 +84,7 @@ def _is_in_later_iteration(read: Use, write: Use, equal: set[str]) -> bool:
     hardware = dict(zip((*THREAD_NAMES, *BLOCK_NAMES), (*kernel.block, *kernel.grid), strict=True))
     touching = (*(e for e in write.index if e is not None), *(a for a in write.context.constraints.assumptions if isinstance(a, Expr)))
     cursors = {n for e in touching for n in e.free if cursor_of(n) is not None}
-    names: dict[str, Expr] = {n: sym(W + n) for n in (*own, *hardware, *sorted(cursors)) if n not in equal}
+    names: dict[str, Expr] = {n: written_symbol(n) for n in (*own, *hardware, *sorted(cursors)) if n not in equal}
     constraints = read.context.constraints
     for name, extent in hardware.items():
         if name in names:

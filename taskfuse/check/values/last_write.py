@@ -18,7 +18,7 @@ from taskfuse.check.values.questions import inside, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.write_and_read import Found, WriteAndRead
 from taskfuse.check.values.writes import Writes
-from taskfuse.check.values.written import W, Writing
+from taskfuse.check.values.written import Writing, written_symbol
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, and_, const, eq, ge, lt, not_, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
@@ -104,7 +104,7 @@ class LastWrite:
             for block, cluster, extent in zip(BLOCK_TYPES, CLUSTER_TYPES, self.writes.tree.kernel.cluster, strict=True):
                 if cluster in stmt.across:
                     b = sym(block.index_name)
-                    same[block.index_name] = b // extent * extent + sym(f"{W}{b}.issuer")
+                    same[block.index_name] = b // extent * extent + written_symbol(f"{b}.issuer")
         return same
 
     def scan(self, want: Place, looks: list[Look], constraints: Constraints, *, past: bool, among: ValueTable | None = None, may: bool = False) -> bool:

@@ -34,6 +34,7 @@ from taskfuse.ir.scalar import (
     const,
     is_multiple,
     le,
+    private,
     rebuild,
     simplify,
     substitute,
@@ -136,8 +137,8 @@ def _divisions(e: Expr, *, every: bool) -> Iterator[tuple[Expr, Expr]]:
 
 
 def _new(v: Visits, name: str) -> Sym:
-    """A fresh symbol."""
-    return sym(next(n for k in count() if (n := f"{name}.{k}") not in v.spans))
+    """A fresh symbol: no text has its name."""
+    return next(made for k in count() if (made := private(f"{name}.{k}")).name not in v.spans)
 
 
 def _bounded(v: Visits) -> Iterator[tuple[Expr, Expr]]:

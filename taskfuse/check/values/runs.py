@@ -21,7 +21,9 @@ from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import inside, nonempty, proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import (
+    ONE,
     TRUE,
+    ZERO,
     Compare,
     Const,
     Expr,
@@ -69,6 +71,22 @@ class Visits:
     conditions: tuple[Expr, ...]
     ranges: Ranges
     rows: Mapping[str, Ints] | None = None
+
+    def walks(self, extents: Iterable[Expr], *, again: bool) -> bool:
+        """True only if each axis of a box has a symbol of its own, from 0 to the end of the axis, and all others have one value: each point is visited once.
+
+        Args:
+            again: others may have more than one.
+        """
+        if self.rows is not None or self.conditions:
+            return False
+        others = dict(self.spans)
+        for e, extent in zip(self.point, extents, strict=True):
+            start, stop = others.pop(e.name, (None, None)) if isinstance(e, Sym) else (e, e + 1)
+            if start is not ZERO or stop is not extent or not extent.free.isdisjoint(self.spans):
+                return False
+        counts = [None if stop is None else stop - start for start, stop in others.values()]
+        return all(n is ONE or (again and isinstance(n, Const) and n.value > 0) for n in counts)
 
 
 def runs(
@@ -135,6 +153,8 @@ def runs(
     if single:  # loops with one iteration at most: their conditions say when they have one
         conditions = [substitute(c, only) for c in (*conditions, *(le(start, value) for start, value in single.values()))]
         spans |= {name: (value, value + 1) for name, value in only.items()}
+    if not conditions:
+        return spans, []
     kept = {substitute(c, only) if only else c for c in held}
     if spared:
         existing = known_of(node, points, late).given(*exists)
@@ -282,17 +302,20 @@ def _dealt(loops: list[Node], spans: dict[str, Span], used: Container[str]) -> t
 
 def _owned(place: Place, spans: dict[str, Span], conditions: list[Expr]) -> tuple[dict[str, Span], list[Expr]]:
     """Without the block indices of which whatever else runs says the only value, by a condition ``b == e`` with ``e`` in the span of ``b``."""
+    equal = [c for c in conditions if isinstance(c, Compare) and c.op is EQ]
+    if not equal:
+        return spans, conditions
     spans, left = dict(spans), list(conditions)
     around = known_of(place.node, dict(place.points))
-    for c in conditions:
-        if not isinstance(c, Compare) or c.op is not EQ:
-            continue
+    for c in equal:
         form = c.a - c.b
         for b in BLOCK_NAMES:
             k = next((k for t, k in terms_of(form)[0] if t is sym(b)), 0)
+            if abs(k) != 1 or b not in spans:
+                continue
             owner = sym(b) - form * k
             others = (*place.element, *(e for e in left if e is not c), *(e for n, span in spans.items() if n != b for e in span if e is not None))
-            if abs(k) != 1 or b not in spans or b in owner.free or any(b in e.free for e in others):
+            if b in owner.free or any(b in e.free for e in others):
                 continue
             start, stop = spans[b]
             if stop is not None and proves(around, le(start, owner)) and proves(around, lt(owner, stop)):

@@ -96,7 +96,9 @@ class SentPoints:
             rows = np.repeat(np.arange(part.size), len(tried))
             points = {n: v if n in self._elements.symbols else np.asarray(v)[rows] for n, v in self._elements.points(part.extents).items()}
             points |= {f"v{k}": np.tile(column, part.size) for k, column in enumerate(tried.T)}
-            places, inside = self._elements.place(self.tensor, self.rule.places[self.rule.parts.index(name)], points, len(rows))
+            which = self.rule.parts.index(name)
+            places, inside = self._elements.place(self.tensor, self.rule.places[which], points, len(rows))
+            inside = inside & np.asarray(value(self.rule.conditions[which], points), np.bool_)
             found[name] = np.where(inside, places, NOWHERE).reshape(part.size, len(tried))
         return found
 

@@ -15,13 +15,18 @@ from taskfuse.check.statement_tree import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THR
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Equation
 from taskfuse.ir.medium import MEDIA, Reach
-from taskfuse.ir.scalar import ZERO, Compare, Const, Expr, Facts, Substitution, conjuncts, const, eq, simplify, sym
+from taskfuse.ir.scalar import ZERO, Compare, Const, Expr, Facts, Substitution, Sym, conjuncts, const, eq, private, simplify, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 from taskfuse.kir.synchronization import Advance, CursorInit
 
-W = "written."
-"""Prefix of the symbols of the write."""
+W = private("written.").name
+"""Prefix of the names of symbols of the write: no text has such names."""
+
+
+def written_symbol(name: str) -> Sym:
+    """The symbol of the write in the place of a symbol of the kernel."""
+    return private(f"written.{name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,9 @@ class Writing:
             for block, place, extent in zip(BLOCK_NAMES, CLUSTER_NAMES, kernel.cluster, strict=True):
                 if extent is not const(1) and block not in same:
                     hardware[place] = extent
-                    peers[block] = sym(block) // extent * extent + sym(W + place)
+                    peers[block] = sym(block) // extent * extent + written_symbol(place)
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
-        self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}, **peers})
+        self.named = Substitution({**same, **{n: written_symbol(n) for n in (*names, *hardware)}, **peers})
         named: Callable[[Expr], Expr] = self.named
         if peers:
             root = claim.node.path[0].block.context  # what holds at the write says nothing of the reader's block
@@ -83,7 +88,7 @@ class Writing:
             start, stop = self.named(loop.start), self.named(loop.stop)
             self.spans[W + loop.var] = start, stop
             if loop.step is not const(1):
-                step = eq((sym(W + loop.var) - start) % self.named(loop.step), 0)
+                step = eq((written_symbol(loop.var) - start) % self.named(loop.step), 0)
                 self.conditions.append((None, step))
         for name, n in claim.points:
             self.spans[W + name] = const(0), const(n)

@@ -78,6 +78,7 @@ from taskfuse.ir.scalar.samples import (
     samples_where,
     samples_with,
 )
+from taskfuse.ir.scalar.solved import range_where
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, shape_text, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
 from taskfuse.ir.scalar.transform import Substitution, rebuild, substitute
@@ -152,6 +153,7 @@ __all__ = [
     "parse_tokens",
     "private",
     "prove",
+    "range_where",
     "rebuild",
     "remembered",
     "sample_count",

@@ -336,8 +336,13 @@ def intern(cls: type[E], *values: object) -> E:
     found = INTERNED.get(identity)
     if found is None:
         found = _NEW(cls)
-        for put, value in zip(_fields_of(cls), values, strict=True):
-            put(found, value)
+        puts = _fields_of(cls)
+        if len(puts) == 2:  # as most have: a loop over both takes longer than all else here
+            puts[0](found, values[0])
+            puts[1](found, values[1])
+        else:
+            for put, value in zip(puts, values, strict=True):
+                put(found, value)
         _PUT_FREE(found, _free(found))
         found = INTERNED.setdefault(identity, found)
     return found
@@ -381,6 +386,12 @@ def _free(e: Expr) -> frozenset[str]:
     if isinstance(e, Sym):
         return frozenset((e.name,))
     found = NO_NAMES
+    if isinstance(e, Sum):  # half of all nodes
+        for term, _ in e.terms:
+            free = term.free
+            if free is not found and not free <= found:
+                found = found | free if found else free
+        return found
     for child in children(e):
         free = child.free
         if free is not found and not free <= found:

@@ -9,6 +9,7 @@ first known of a table is that an element is equal to something, all of its elem
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ LONGEST = 64
 _RANDOM = np.random.default_rng(7).random((61, ROWS))
 _RANDOM[:, :ENDS] = np.where(_RANDOM[:, :ENDS] < 0.5, 0, np.nextafter(1, 0))
 _RANDOM_TABLES = np.random.default_rng(8).random((ROWS, LONGEST))
+_WITHOUT_END = np.where(np.arange(ROWS) % 2, FAR, NEAR)
+"""How far above its least value a symbol without an upper bound is sampled."""
 
 
 def is_negative_somewhere(form: Expr, facts: Facts) -> bool:
@@ -159,24 +162,43 @@ def _of_facts(facts: Facts) -> Samples:
         known, more = weaker
         table = samples_of(known)
         ranges, conditions = (dict[str, Bounds](), (more,)) if isinstance(more, Expr) else (more, ())
-    for e in (e for bounds in ranges.values() for e in bounds if e is not None):
+    for e in (e for bounds in ranges.values() for e in bounds if e is not None and e.free):
         table = samples_of_tables(table, e)
     left = dict(ranges)
     while left and table:
         ready = [name for name, bounds in left.items() if all(b is None or b.free <= table.keys() for b in bounds)]
         if not ready:
             return Samples()
-        for name in ready:
-            low, high = left.pop(name)
-            step = facts.multiples.get(sym(name), 1)
-            lo = 0 if low is None else -(-sampled_values(low, table) // step)
-            width = np.where(np.arange(sample_count(table)) % 2, FAR, NEAR) if high is None else np.minimum(sampled_values(high, table) // step - lo, MOST)
-            table = samples_with(table, name, lo, lo + width)
-            if step != 1:
-                table = Samples({**table, name: table[name] * step})
+        table = _with_ranges(table, {name: left.pop(name) for name in ready}, facts.multiples)
     for condition in conditions:
         table = samples_where(table, condition)
     return table
+
+
+def _with_ranges(table: Samples, ranges: Mapping[str, Bounds], multiples: Mapping[Expr, int]) -> Samples:
+    """Samples of more symbols between bounds of which none depends on another one of them, where all have values; one table for all, as each is a copy."""
+    if not ranges.keys().isdisjoint(table):
+        return Samples()
+    columns = dict(table)
+    exists: NDArray[Any] | int = True
+    for name, (low, high) in ranges.items():
+        step = multiples.get(sym(name), 1)
+        lo = 0 if low is None else -(-sampled_values(low, table) // step)
+        if high is None:
+            width: Ints | int = _WITHOUT_END[: sample_count(table)]
+        else:
+            width = sampled_values(high, table) // step - lo
+            exists = exists & (width >= 0)
+            width = min(width, MOST) if isinstance(width, int) else np.minimum(width, MOST)
+        columns[name] = _drawn(table, len(columns), lo, width) * step
+    return _chosen(Samples(columns, table.at), exists)
+
+
+def _drawn(table: Samples, number: int, lo: Ints | int, width: Ints | int) -> Ints:
+    """A value for each row, between a bound and one above it: the random numbers are those of the column with this number."""
+    if isinstance(width, int) and width == 0 and isinstance(lo, int):  # as of the indices of most axes of a launch
+        return np.full(sample_count(table), lo, np.int64)
+    return (_RANDOM[number % len(_RANDOM), : sample_count(table)] * (width + 1)).astype(np.int64) + lo
 
 
 def sample_count(table: Samples) -> int:
@@ -196,8 +218,7 @@ def samples_with(table: Samples, name: str, lo: Ints | int, hi: Ints | int) -> S
     """Samples of one more symbol between two bounds, where it has a value."""
     if name in table:
         return Samples()
-    found = (_RANDOM[len(table) % len(_RANDOM), : sample_count(table)] * (hi - lo + 1)).astype(np.int64) + lo
-    return _chosen(Samples({**table, name: found}, table.at), lo <= hi)
+    return _chosen(Samples({**table, name: _drawn(table, len(table), lo, hi - lo)}, table.at), lo <= hi)
 
 
 def samples_where(table: Samples, condition: Expr) -> Samples:

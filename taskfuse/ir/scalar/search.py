@@ -35,7 +35,7 @@ from taskfuse.ir.scalar.expr import (
     Xor,
     children,
     const,
-    sym,
+    private,
 )
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
@@ -60,7 +60,7 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
     if hi is not None and hi < 0:
         return False
     found = facts.sign_memo.get(form)
-    if found is None and _is_attained(form, facts):
+    if found is None and is_attained(form, facts):
         found = facts.sign_memo[form] = False
     if found is None and lookups_of(form) and (near := facts.about(form.free)) is not facts:
         found = facts.sign_memo[form] = nonnegative(form, near)
@@ -73,15 +73,19 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
     return found
 
 
-def _is_attained(form: Expr, facts: Facts) -> bool:
-    """True only if no step of a search tells more of a form than its constant bounds: it is a sum of symbols that have such bounds, or none, and no assumed
-    form has a symbol of it."""
+def is_attained(form: Expr, facts: Facts) -> bool:
+    """True only if no step of a search tells more of a form, or of its sum with a constant, than its constant bounds: it is a sum of symbols that have such
+    bounds, or none, and no assumed form has a symbol of it."""
     terms, _ = linear_parts(form)
     ranges, forms = facts.ranges, facts.forms
     for term, _ in terms:
         if not isinstance(term, Sym) or any([bound is not None and bound.free for bound in ranges.get(term.name, ())]):
             return False
     return not forms or all([form.free.isdisjoint(assumed.free) for assumed in forms])
+
+
+_REMAINDER = private("remainder.").name
+"""What the names of symbols for remainders begin with: no text has such names."""
 
 
 def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
@@ -92,12 +96,12 @@ def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
     if not _has_remainder(form, False):
         return None
     found: dict[Expr, Expr] = {}
-    taken = sum(name.startswith("remainder.") for name in facts.ranges)
+    taken = sum(name.startswith(_REMAINDER) for name in facts.ranges)
 
     def written(e: Expr, divided: bool) -> Expr:
         match e:
             case Mod(a, b) if divided and not isinstance(b, Const) and not _divides(a) and nonnegative(sub(b, ONE), facts):
-                return found.setdefault(e, sym(f"remainder.{taken + len(found)}"))
+                return found.setdefault(e, private(f"remainder.{taken + len(found)}"))
             case FloorDiv() | Mod():
                 return rebuild(e, lambda x: written(x, True))
             case _:

@@ -90,8 +90,12 @@ def substitute(e: Expr, values: Mapping[str, IntLike]) -> Expr:
     """``e`` with symbols replaced, all at once, by name."""
     if e.free.isdisjoint(values):
         return e
-    found = _KNOWN.get((e, *map(values.get, e.free)))
-    return Substitution(values)(e) if found is None else found
+    if isinstance(e, Sym):
+        value = values[e.name]
+        return value if isinstance(value, Expr) else wrap(value)
+    key = (e, *map(values.get, e.free))  # the order of the symbols of a node is always the same
+    found = _KNOWN.get(key)
+    return Substitution(values).rebuilt(e, key) if found is None else found
 
 
 _KNOWN: dict[tuple[object, ...], Expr] = {}
@@ -119,13 +123,16 @@ class Substitution:
             return value if isinstance(value, Expr) else wrap(value)
         found = self.done.get(e)
         if found is None:
-            key = (e, *map(values.get, e.free))  # the order of the symbols of a node is always the same
+            key = (e, *map(values.get, e.free))
             found = _KNOWN.get(key)
-            if found is None:
-                if len(_KNOWN) >= MEMORY:
-                    _KNOWN.clear()
-                found = _KNOWN[key] = rebuild(e, self._operand)
-            self.done[e] = found
+            self.done[e] = found = self.rebuilt(e, key) if found is None else found
+        return found
+
+    def rebuilt(self, e: Expr, key: tuple[object, ...]) -> Expr:
+        """What a whole expression becomes, which is kept by it and by what becomes of its symbols."""
+        if len(_KNOWN) >= MEMORY:
+            _KNOWN.clear()
+        found = _KNOWN[key] = rebuild(e, self._operand)
         return found
 
     def _operand(self, e: Expr) -> Expr:

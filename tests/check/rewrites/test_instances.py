@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.check.rewrites.instances import MOST, WIDE, WORK, Instance, instance
+from taskfuse.check.rewrites.instances import FIRST_WORK, MOST, WIDE, Instance, instance
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.kir import Kernel, parse_kernel
 from tests.check.rewrites.rewritten import changed, rewritten
@@ -66,10 +66,30 @@ def test_of_many_elements_a_few_are_computed() -> None:
     assert "was written as" in wrong.reason
 
 
-def test_what_is_too_large_is_said() -> None:
-    result = found(kernel(4, 4 * WORK))
+def test_what_is_too_large_is_said_and_no_evidence() -> None:
+    result = found(kernel(4, 2 * FIRST_WORK))
     assert result.output is None
     assert "too large" in result.reason
+    assert not result.compared
+
+
+def test_a_first_element_may_need_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each output, whatever others need: else what was rewritten to half of its terms would count as right."""
+    for name, most in (("MOST", 0), ("WORK", 64), ("FIRST_WORK", 1 << 17)):
+        monkeypatch.setattr(f"taskfuse.check.rewrites.instances.{name}", most)
+    large = kernel(4, 1 << 8)
+    right, wrong = (found(k) for k in (large, changed(large, "x[i0, i1]", "x[i0, i1//2]")))
+    assert (right.output, right.compared, wrong.output) == (None, frozenset(p.name for p in large.outputs), large.outputs[0].name)
+
+
+def test_extents_without_elements_are_no_evidence() -> None:
+    """Every output has the same elements where it has none."""
+    empty = parse_kernel(
+        "KERNEL k(x: float32[N, M]) -> (y: float32[N], z: float32[M])\n  DIM N max 0, M min 1\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n"
+        "  DEFINE y: float32[N] = copy(x[i0, 0])\n  DEFINE z: float32[M] over (N, M) at (i1) = reduce add of copy(x[i0, i1]) from 0.0\n"
+        "  WRITTEN y: float32[N] = copy(x[i0, M - 1])\n  WRITTEN z: float32[M] over (N, M) at (i1) = reduce add of copy(x[i0, i1]) from 0.0\n\nPASS\n"
+    )
+    assert found(empty).compared == {"z"}
 
 
 def test_float64_rounds_no_sum_to_a_narrower_type() -> None:

@@ -11,11 +11,12 @@ import pytest
 
 import taskfuse as tf
 import taskfuse.schedule.chunk_reduction as chunk_reduction
+from taskfuse.check import verify
 from taskfuse.check.rewrites.verify import rewritings
 from taskfuse.errors import ProofError
 from taskfuse.ir.expr import IndexValue, Operand, Scan, at_point
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir import Kernel
+from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.reports.certificate import Layer, Verdict
 from tests.check.rewrites import calls
 from tests.check.rewrites.rewritten import Build, changed, is_proved, is_refuted, reductions, rewritten, scan
@@ -201,6 +202,22 @@ def test_what_is_not_shown_is_an_assumption_with_evidence() -> None:
     (said,) = found.assumptions
     assert "which is not shown" in said
     assert "computed in" in said
+
+
+def test_what_is_not_shown_and_has_no_evidence_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that sums half of the terms, of so many that no element is computed."""
+    half = parse_kernel(
+        "KERNEL half(x: float32[64]) -> (y: float32[])\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n  LOCAL acc: float32[]\n"
+        "  DEFINE y: float32[] over (32) at () = reduce add of copy(x[i0]) from 0.0\n"
+        "  WRITTEN y: float32[] over (64) at () = reduce add of copy(x[i0]) from 0.0\n\n"
+        "acc = copy(0.0)  ~ start y\nFOR i in 0..32:\n  acc = add(acc, x[i])  ~ term y[i]\ny = copy(acc)  ~ value y[]\n"
+    )
+    assert is_refuted(half)
+    for name, most in (("MOST", 0), ("WORK", 16), ("FIRST_WORK", 48)):
+        monkeypatch.setattr(f"taskfuse.check.rewrites.instances.{name}", most)
+    found = verify(half)
+    assert found.verdict is Verdict.OUTSIDE
+    assert "too large to compute it" in str(found.failures[0])
 
 
 @pytest.mark.parametrize(("build", "fault"), [(build, fault) for build, faults in FAULTS.items() for fault in faults])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 
@@ -10,6 +11,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.check.rewrites.verify import rewritings
+from taskfuse.ir.expr import Reduction
 from taskfuse.kir import Kernel
 from tests.check.rewrites.rewritten import changed, is_proved, is_refuted, rewritten
 from tests.thinning import in_turn, pairs
@@ -54,6 +56,32 @@ def test_attention_is_proved(walk: str, extent: int | str, dtype: tf.DType) -> N
 def test_causal_attention_is_proved(walk: str, extent: int | str) -> None:
     """Chunks that are masked have no maximum."""
     assert is_proved(rewritings(attention(walk, extent, is_causal=True)))
+
+
+def masked_gradient(late: int = 0, early: int = 0) -> Kernel:
+    """A sum of rounded products with sums, which a mask of two comparisons makes 0: it begins and ends with the chunks that the mask leaves, or nearly."""
+
+    def build(f: tf.Fusion) -> None:
+        x, g, v, d, q = (tf.define_tensor(s, name=n) for n, s in (("x", [16, 16]), ("g", [16, 8]), ("v", [16, 8]), ("d", [16]), ("q", [16, 4])))
+        i, j = tf.expand_dims(tf.arange(16), 1), tf.arange(16)
+        p = tf.exp2(tf.where((j <= i) & (i - j < 6), x, -float("inf")))
+        ds = tf.cast(p * (tf.matmul(g, v.T) - tf.expand_dims(d, 1)), tf.bfloat16)
+        out = tf.matmul(ds.T.astype(tf.float32), q)
+        f.add_output(out)
+        tf.cascade([out], 4, rows=4)
+        expr = f.definition(out)
+        assert isinstance(expr, Reduction)
+        assert expr.starts
+        assert expr.ends
+        f.define(replace(expr, starts=tuple((k, e + late) for k, e in expr.starts), ends=tuple((k, e - early) for k, e in expr.ends)))
+
+    return rewritten(build)
+
+
+def test_rounded_sums_are_0_where_all_of_their_terms_are() -> None:
+    assert is_proved(rewritings(masked_gradient()))
+    assert is_refuted(masked_gradient(late=1))
+    assert is_refuted(masked_gradient(early=1))
 
 
 def test_what_is_claimed_of_a_row_of_nothing_is_said() -> None:

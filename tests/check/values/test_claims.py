@@ -3,7 +3,7 @@
 import pytest
 
 from taskfuse.check.statement_tree import StatementTree
-from taskfuse.check.values.claims import Instructions, flattened, renamed, taken
+from taskfuse.check.values.claims import Instructions, flattened, taken
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.scalar import const, evaluate, parse_expr, sym
@@ -24,7 +24,7 @@ def test_rows_of_a_matrix_are_where_lanes_address_them_and_registers_where_the_t
         read = instructions.matrix_rows(node, node.stmt, "b_s", node.stmt.holds.index)
         assert dict(read.points) == {"tile.0": 16, "tile.1": 8}
         wrote = instructions.written(node, node.stmt.holds)
-        lane = {"threadIdx.x": 5, "threadIdx.y": 0, "t": 1, "fragment.register": 3}
+        lane = {"threadIdx.x": 5, "threadIdx.y": 0, "t": 1, "'fragment.register": 3}
         at = [int(evaluate(e, lane)) for e in wrote.element]
         assert at == [16 + 8 + 2 * (5 % 4) + 1, 5 // 4]  # register 3: the lower matrix, the second of two rows
 
@@ -51,4 +51,3 @@ def test_places() -> None:
     shape = (sym("N"), const(4), const(8))
     assert flattened(shape, (sym("i"), sym("j"), sym("k")), 1) is parse_expr("8*j + k")
     assert flattened(shape, (sym("i"), sym("j"), sym("k")), 2) is parse_expr("k")
-    assert {name: str(e) for name, e in renamed((("tile.0", 3),), "own.").items()} == {"tile.0": "own.tile.0"}

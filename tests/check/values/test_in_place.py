@@ -230,3 +230,14 @@ def test_cuda_does_not_promise_that_the_two_pointers_are_apart() -> None:
     assert "const float* x" in text
     assert "float* y" in text
     assert "__restrict__" not in text
+
+
+@pytest.mark.parametrize(("first", "verdict"), [("copy(x[i0])", Verdict.OUTSIDE), ("mul(x[i0], 2.0)", Verdict.REFUTED)])
+def test_what_the_caller_passed_is_not_refuted_where_it_is_right(first: str, verdict: Verdict) -> None:
+    """Nor is it proved: the proof asks that every element is stored."""
+    kernel = tf.parse_kernel(
+        "KERNEL k(x: float32[8], i: int32[4], s: float32[4]) -> (y: float32[8] into x)\n  GRID (1, 1, 1)  BLOCK (4, 1, 1)\n"
+        f"  DEFINE b: float32[8] = {first}\n  DEFINE u: float32[4] = send add of s[i0] at i[i0] of 8\n  DEFINE y: float32[8] = whole b at (i0), u at (v0)\n\n"
+        "UPDATE y[v] by add of s[threadIdx.x] at v = i[threadIdx.x] of 8  ~ value u[threadIdx.x]\n"
+    )
+    assert kernel.verify().verdict is verdict

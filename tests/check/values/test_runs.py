@@ -10,6 +10,8 @@ from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Expr, parse_expr
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.operands import WritingStmt
+from tests.visits import box, expressions, visited
+from tests.visits import visits as points
 
 TEXT = """\
 KERNEL k(x: float32[N, 64]) -> (y: float32[N, 64])
@@ -88,3 +90,30 @@ def test_what_a_number_is_below(condition: str, number: str, bound: str) -> None
     found = below(parse_expr(condition), parse_expr(number))
     assert found is parse_expr(bound)
     assert below(parse_expr("a == n"), parse_expr("a")) is None
+
+
+WALKS: dict[str, tuple[Visits, list[str], bool, bool]] = {  # and whether each point is visited once, and at least once
+    "loops": (points(["j", "i"], i="N", j=4), ["4", "N"], True, True),
+    "an axis of one": (points(["0", "i"], i="N", k=(2, 3)), ["1", "N"], True, True),
+    "again": (points(["i"], i="N", k=2), ["N"], False, True),
+    "never": (points(["i"], i="N", k=0), ["N"], False, False),
+    "maybe never": (points(["i"], i="N", k="N - 3"), ["N"], False, False),
+    "short": (points(["i"], i="N - 1"), ["N"], False, False),
+    "not from 0": (points(["i"], i=(1, "N")), ["N"], False, False),
+    "behind the end": (points(["i"], i="N"), ["2"], False, False),
+    "one loop, two axes": (points(["i", "i"], i="N"), ["N", "N"], False, False),
+    "an end that runs": (points(["i", "j"], i=3, j="i"), ["3", "i"], False, False),
+    "a condition": (points(["i"], ["i != 1"], i="N"), ["N"], False, False),
+    "another point": (points(["0"], i=2), ["2"], False, False),
+}
+
+
+@pytest.mark.parametrize("name", WALKS)
+def test_loops_that_walk_a_box_point_by_point(name: str) -> None:
+    v, texts, once, some = WALKS[name]
+    extents = expressions(texts)
+    assert (v.walks(extents, again=False), v.walks(extents, again=True)) == (once, some)
+    if some:
+        found = visited([v], {"N": 3})
+        assert found.keys() == set(box(extents, {"N": 3}))
+        assert not once or set(found.values()) == {1}

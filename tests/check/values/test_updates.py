@@ -72,6 +72,55 @@ def test_what_is_wrong_is_refuted(name: str) -> None:
     assert any(reason in o.reason for o in certificate.argument if o.verdict is not Verdict.PROVED), [o.reason for o in certificate.argument]
 
 
+HERE = "i + 2*blockIdx.x"
+TRIPS = "FOR i in 0..N - 2*blockIdx.x:\n"
+LATE = f"""\
+KERNEL late(x: float32[N], s: float32[N, 4]) -> (y: float32[N])
+  DIM N min 8
+  GRID (4, 1, 1)  BLOCK (1, 1, 1)
+  COUNTER grid0
+  DEFINE b: float32[N] = copy(x[i0])
+  DEFINE u: float32[N, 4] = send add of s[i0, i1]
+  DEFINE y: float32[N] = whole b at (i0), u at (i0) if i1 < i0//2 + 1
+
+FOR k in 0..ceildiv(N - blockIdx.x, 4):
+  y[4*k + blockIdx.x] = copy(x[4*k + blockIdx.x])  ~ value b[4*k + blockIdx.x]
+SYNC grid grid0, 4
+{TRIPS}\
+  UPDATE y[{HERE}] by add of s[{HERE}, blockIdx.x]  ~ value u[{HERE}, blockIdx.x]
+"""
+"""Of each column, points from an index on are sent."""
+
+
+def test_points_that_have_a_place_are_sent() -> None:
+    kernel = parse_kernel(LATE)
+    assert parse_kernel(kernel.text(witness=True)).definitions == kernel.definitions
+    assert kernel.verify().is_proved
+    x, s = np.zeros(9, np.float32), np.arange(36, dtype=np.float32).reshape(9, 4)
+    wanted = [float(sum(s[c, t] for t in range(4) if 2 * t <= c)) for c in range(9)]
+    assert kernel.simulate(x, s, seed=1)[0].tolist() == wanted
+    assert meaning(kernel, [x, s], {"N": 9}, tf.NATIVE)[0].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (TRIPS, TRIPS.replace("N - 2*blockIdx.x", "N - 2*blockIdx.x - 1"), "leaves is not known"),
+        (TRIPS, TRIPS.replace("0..", "1.."), "it visits points outside"),
+        (TRIPS, TRIPS.replace("0..", "-2*blockIdx.x.."), "it may send a point that does not exist, or has no place"),
+        (f"{TRIPS}  UPDATE", f"{TRIPS}  IF i < 7:\n    UPDATE", "are visited along an axis of N"),
+        ("i0//2 + 1", "i0//2", "it may send a point that does not exist, or has no place"),
+        ("i0//2 + 1", "i0//2 + 2", "it visits points outside"),
+        (" if i1 < i0//2 + 1", "", "it visits points outside"),
+    ],
+)
+def test_points_that_are_missing_or_have_no_place_are_refuted(old: str, new: str, reason: str) -> None:
+    assert old in LATE
+    certificate = verify(parse_kernel(LATE.replace(old, new)))
+    assert certificate.verdict is Verdict.REFUTED
+    assert any(reason in o.reason for o in certificate.argument if o.verdict is not Verdict.PROVED), [o.reason for o in certificate.argument]
+
+
 def test_stores_in_a_loop_around_the_updates_may_come_behind_them() -> None:
     rounds = "FOR r in 0..2:\n" + "".join(f"  {line}\n" for line in ADDED[ADDED.index("FOR k") :].splitlines()) + "  SYNC grid grid0, 128\n"
     certificate = verify(parse_kernel(ADDED[: ADDED.index("FOR k")] + rounds))

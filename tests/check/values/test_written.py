@@ -28,21 +28,21 @@ CLAIM = Place(NODE, "s", INDEX, "x", INDEX, (("p", 2),))
 
 def test_symbols_of_its_own() -> None:
     writing = Writing(CLAIM, MemoryType.Shared, {"m": sym("m")})
-    assert [str(e) for e in writing.index] == ["m", "written.n + written.p"]
+    assert [str(e) for e in writing.index] == ["m", "'written.n + 'written.p"]
     assert {name: (str(a), str(b)) for name, (a, b) in writing.spans.items()} == {
-        "written.threadIdx.x": ("0", "64"),
-        "written.threadIdx.y": ("0", "1"),
-        "written.threadIdx.z": ("0", "1"),
-        "written.n": ("0", "64"),
-        "written.p": ("0", "2"),
+        "'written.threadIdx.x": ("0", "64"),
+        "'written.threadIdx.y": ("0", "1"),
+        "'written.threadIdx.z": ("0", "1"),
+        "'written.n": ("0", "64"),
+        "'written.p": ("0", "2"),
     }
-    assert [str(c) for _, c in writing.conditions] == ["written.threadIdx.x == 3", "written.n % 2 == 0"]
-    assert [(str(a), str(b)) for a, b in writing.who] == [("written.threadIdx.x - 3", "0"), ("written.n % 2", "0")]
+    assert [str(c) for _, c in writing.conditions] == ["'written.threadIdx.x == 3", "'written.n % 2 == 0"]
+    assert [(str(a), str(b)) for a, b in writing.who] == [("'written.threadIdx.x - 3", "0"), ("'written.n % 2", "0")]
 
 
 def test_registers_are_those_of_the_thread_and_global_memory_those_of_all_blocks() -> None:
     assert not any("Idx" in name for name in Writing(CLAIM, MemoryType.Local, {}).spans)
-    assert "written.blockIdx.x" in Writing(CLAIM, MemoryType.Global, {}).spans
+    assert "'written.blockIdx.x" in Writing(CLAIM, MemoryType.Global, {}).spans
 
 
 def test_bytes_from_one_index_to_the_next() -> None:
