@@ -34,6 +34,7 @@ class Case:
         keys: how many of them.
         groups: heads of the query for each head of keys.
         has_bytes: queries and keys are 8-bit floats, with a scale for each head, of which torch multiplies copies in bfloat16.
+        columns: elements of a value; 0: as many as of a key.
     """
 
     name: str
@@ -45,11 +46,17 @@ class Case:
     is_causal: bool = False
     groups: int = 1
     has_bytes: bool = False
+    columns: int = 0
+
+    @property
+    def width(self) -> int:
+        """Elements of a value, and of a result."""
+        return self.columns or self.depth
 
     @property
     def flop(self) -> float:
         """Operations of both products."""
-        return 4.0 * self.batch * self.heads * self.queries * self.keys * self.depth / (2 if self.is_causal else 1)
+        return 2.0 * self.batch * self.heads * self.queries * self.keys * (self.depth + self.width) / (2 if self.is_causal else 1)
 
     def fusion(self) -> tf.Fusion:
         """Its math; the heads that have keys together are the rows of one product if each has one query."""
@@ -58,9 +65,10 @@ class Case:
                 found.add_output(self._of_bytes())
                 return found
             q = tf.define_tensor([self.batch, self.heads, self.queries, self.depth], dtype=tf.bfloat16, name="q")
-            k, v = (tf.define_tensor([self.batch, self.heads // self.groups, self.keys, self.depth], dtype=tf.bfloat16, name=n) for n in "kv")
+            shape = self.batch, self.heads // self.groups, self.keys
+            k, v = (tf.define_tensor([*shape, n], dtype=tf.bfloat16, name=x) for x, n in (("k", self.depth), ("v", self.width)))
             if self.groups > 1 and self.queries == 1:
-                q = tf.reshape(q, self.results)
+                q = tf.reshape(q, (*self.results[:-1], self.depth))
             found.add_output(tf.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal, enable_gqa=self.groups > 1))
         return found
 
@@ -84,14 +92,14 @@ class Case:
     def results(self) -> tuple[int, int, int, int]:
         """The shape of the result."""
         if self.groups > 1 and self.queries == 1:
-            return self.batch, self.heads // self.groups, self.groups, self.depth
-        return self.batch, self.heads, self.queries, self.depth
+            return self.batch, self.heads // self.groups, self.groups, self.width
+        return self.batch, self.heads, self.queries, self.width
 
     def arguments(self) -> list[torch.Tensor]:
         """Random ones."""
         heads = (self.heads, self.heads // self.groups, self.heads // self.groups)
-        rows = (self.queries, self.keys, self.keys)
-        made = [torch.randn(self.batch, h, n, self.depth, device="cuda", dtype=torch.bfloat16) for h, n in zip(heads, rows, strict=True)]
+        rows, elements = (self.queries, self.keys, self.keys), (self.depth, self.depth, self.width)
+        made = [torch.randn(self.batch, *shape, device="cuda", dtype=torch.bfloat16) for shape in zip(heads, rows, elements, strict=True)]
         return [*(x.to(torch.float8_e4m3fn).to(x.dtype) for x in made[:2]), made[2]] if self.has_bytes else made
 
 
@@ -103,6 +111,8 @@ CASES = (
     Case("d64", 4, 16, 4096, 4096, 64),
     Case("d64_causal", 4, 16, 4096, 4096, 64, is_causal=True),
     Case("d256", 4, 8, 4096, 4096, 256),
+    *(Case(f"d{d}", 4, 16, 4096, 4096, d) for d in (40, 72, 80, 88, 96, 104, 112, 160)),
+    Case("d192_128", 4, 16, 4096, 4096, 192, columns=128),
     Case("512", 8, 16, 512, 512, 128),
     Case("1024", 8, 16, 1024, 1024, 128),
     Case("ragged", 4, 16, 4000, 4001, 128),
@@ -193,9 +203,9 @@ def measure(case: Case, sweep: int, given: Sequence[tuple[int, ...]], has_flex: 
     words: list[str] = []
     own = case.given(args)
     for name, run in candidates(case, own, sweep, given).items():
-        out = torch.full_like(args[0], torch.nan).view(case.results)
+        out = torch.full(case.results, torch.nan, device="cuda", dtype=torch.bfloat16)
         run(*own, out=out)
-        if not error(out.view_as(args[0])) <= limit:
+        if not error(out.view(case.batch, case.heads, case.queries, case.width)) <= limit:
             sys.exit(f"{case.name}: {name}: off by {error(out)}, and torch by {limit / 2}")
         calls.append(lambda run=run, out=out: run(*own, out=out))
         words.append(name)

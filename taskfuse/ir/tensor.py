@@ -394,7 +394,8 @@ class TensorView(ArrayMethods):
 
         Args:
             operand: its number.
-            view: a view that another reader uses; both then share one copy, if the view has storage. ``None``: a view is made.
+            view: a view that another reader uses, with its axes in any order; it may have more elements along some. Both readers then share one copy, if the
+                view has storage. ``None``: a view is made.
             also: further readers, with the numbers of their operands, that read the same element at the same point and then read the view.
         """
         return scheduling().through_view(self, operand, view, also)

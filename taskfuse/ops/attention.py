@@ -10,7 +10,7 @@ from taskfuse.errors import shown
 from taskfuse.ir.axes import axis, iteration_point
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.expr import FirstValid, Literal, Read
-from taskfuse.ir.scalar import Const, ge
+from taskfuse.ir.scalar import Const, Expr, ge
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error
@@ -24,8 +24,10 @@ from taskfuse.ops.views import permute, reshape, squeeze
 __all__ = ["scaled_dot_product_attention"]
 
 LOG2_E = math.log2(math.e)
-MOST_ROWS = 64
-"""The most queries for which heads that share keys become one product: the rows of a tensor-core instruction."""
+ROWS = 64
+"""Rows of a tensor-core instruction."""
+FULL = 0.9
+"""Heads that share keys become one product if they fill rows of instructions better than this share of those of a product."""
 
 
 @op(OpKind.COMPOSITE, floating_only, torch="scaled_dot_product_attention")
@@ -95,7 +97,7 @@ def _attention(
     with fusion.call():
         is_shared = enable_gqa and heads_per_key(name, query, key) > 1 and heads_per_key(name, query, value) == heads_per_key(name, query, key)
         rows = query.shape[-2] * (heads_per_key(name, query, key) if is_shared else 1)
-        is_grouped = is_shared and attn_mask is None and not is_causal and isinstance(rows, Const) and rows.value <= MOST_ROWS
+        is_grouped = is_shared and attn_mask is None and not is_causal and pack(query.shape[-2], rows)
         if is_grouped:  # the few queries of heads that have keys together are the rows of one product
             query = reshape(query, (*query.shape[:-3], key.shape[-3], rows, query.shape[-1]))
         elif enable_gqa:
@@ -136,6 +138,20 @@ def check_operands(name: str, query: TensorView, key: TensorView, value: TensorV
         raise shape_error(name, f"{shapes} do not fit: query and key have the same last dimension, key and value the same last but one")
     if mask is not None and mask.dtype is not bool_ and not mask.dtype.is_float:
         raise dtype_error(name, f"the mask is {mask.dtype}", "give booleans, or floats that are added")
+
+
+def pack(queries: Expr, rows: Expr) -> bool:
+    """Whether the queries of heads that share keys, as the rows of one product, need fewer instructions than a product for each head (FlashAttention packs
+    them by the same rule): one query each of 128 heads is 2 tiles of 64 rows, not 128.
+
+    Args:
+        queries: of a head.
+        rows: of all heads.
+    """
+    if not isinstance(queries, Const) or not isinstance(rows, Const) or not queries.value:
+        return False
+    alone, together = (n / (-(-n // ROWS) * ROWS) for n in (queries.value, rows.value))
+    return alone < FULL * together
 
 
 def positive_scale(name: str, query: TensorView, scale: object) -> float:

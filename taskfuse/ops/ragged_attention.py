@@ -18,7 +18,7 @@ from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import ZERO, Const, Expr, Sym, and_, ceildiv, element, ge, le, lt, maximum, minimum, prove, select, sym, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
-from taskfuse.ops.attention import LOG2_E, MOST_ROWS, positive_scale
+from taskfuse.ops.attention import LOG2_E, pack, positive_scale
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error
 from taskfuse.ops.elementwise import div, exp2, mul, sub
 from taskfuse.ops.jagged import offset_of, offsets_of
@@ -172,7 +172,7 @@ def paged_attention(
         raise shape_error(name, reason, f"declare it with tf.table(name, {batch}, high={most})")
     factor = positive_scale(name, query, scale)
     rows = queries * group
-    is_grouped = group > 1 and isinstance(rows, Const) and rows.value <= MOST_ROWS
+    is_grouped = group > 1 and pack(queries, rows)
     b, h, i, j = map(iteration_symbol, range(4))
     length = element(sym(lengths.name), b, batch, *length_range)
     ends = [length, *([length - (queries - 1) + (i % queries if is_grouped else i)] if is_causal else [])]  # the last query is at the last key

@@ -59,7 +59,7 @@ class CascadeChunks:
         self._functions: dict[object, TensorView] = {}
         self._chunked: dict[tuple[TensorView, int | None], TensorView] = {}
         self._padded: dict[TensorView, TensorView] = {}
-        self._masks: dict[object, TensorView] = {}
+        self._masks: dict[object, list[TensorView]] = {}
 
     def run(self) -> None:
         """Replace the definitions of the reductions."""
@@ -130,10 +130,13 @@ class CascadeChunks:
             facts = facts.with_assumption(inside)
             index = tuple(e if isinstance(e, Sym) else simplify(e, facts) for e in index)  # an axis of one chunk remains one
         there = Read(operand.tensor, index, and_(inside, substitute(operand.valid, place)))
-        key = operand.tensor, index, there.valid, tuple(root[p].extent for p in mine), neutral
-        if key in self._masks:  # several products read one copy
-            return Read(self._masks[key], tuple(map(iteration_symbol, mine)))
-        made = self._masks[key] = self._new([axis(root[p].extent) for p in mine], operand.tensor)
+        shape = [root[p].extent for p in mine]
+        known = self._masks.setdefault((operand.tensor, index, there.valid, neutral), [])
+        for copy in known:  # several products read one copy, or its first columns
+            if all(n is have or prove(le(n, have), self.facts) for n, have in zip(shape, copy.shape, strict=True)):
+                return Read(copy, tuple(map(iteration_symbol, mine)))
+        made = self._new(list(map(axis, shape)), operand.tensor)
+        known.append(made)
         if there.index == point(operand.tensor.ndim) == point(len(mine)) and operand.valid is TRUE:
             self._padded.setdefault(operand.tensor, made)
         return Read(self._define(FirstValid(made, "pad", (there, Literal(neutral, dtype)), expr.location)), tuple(map(iteration_symbol, mine)))

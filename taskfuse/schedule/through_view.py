@@ -15,7 +15,7 @@ from taskfuse.errors import shown
 from taskfuse.ir.axes import axis, is_value_symbol, iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, simplify, substitute
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, ge, lt, prove, simplify, substitute
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -42,7 +42,9 @@ def through_view(tv: TensorView, operand: int, view: TensorView | None = None, a
             raise call.error(f"operand {k} of {reader.name} is not the element of {read.tensor.name} that {tv.name} reads", "give it a view of its own")
     if view is not None and not isinstance(cast("object", view), TensorView):
         raise call.error(f"{shown(view)} is not a tensor", "give a view, or leave it out, and one is made")
-    if view is not None and not _is_view_of(fusion, view, read.tensor, [tv.root[p].extent for p in used], index):
+    at = tuple(map(iteration_symbol, used)) if view is None else _within(fusion, view, expr, read, used)
+    if at is None:
+        assert view is not None
         raise call.error(f"{view.name} is another view than that of operand {operand}", "leave it out, and a view is made")
     if view is None:
         view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
@@ -52,7 +54,7 @@ def through_view(tv: TensorView, operand: int, view: TensorView | None = None, a
         assert changed is not None
         given, new = changed.operands[k], list[Operand](changed.operands)
         assert isinstance(given, Read)
-        new[k] = Read(view, tuple(map(iteration_symbol, used)))
+        new[k] = Read(view, at)
         fusion.define(replace(changed, operands=tuple(new)))
         if given.tensor is not read.tensor:
             fusion.remove_unread([given.tensor])
@@ -95,8 +97,8 @@ def reads_through(tv: TensorView, operand: int, view: TensorView) -> bool:
     if expr is None or not isinstance(given, Read):
         return False
     read = resolve(fusion, given)
-    used, index = _viewed(fusion, expr, read)
-    return read.valid is TRUE and _is_view_of(fusion, view, read.tensor, [tv.root[p].extent for p in used], index)
+    used, _ = _viewed(fusion, expr, read)
+    return read.valid is TRUE and _within(fusion, view, expr, read, used) is not None
 
 
 def _viewed(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[list[int], tuple[Expr, ...]]:
@@ -108,12 +110,41 @@ def _viewed(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[list[int], tupl
     return used, tuple(substitute(e, place) for e in index)
 
 
-def _is_view_of(fusion: Fusion, view: TensorView, tensor: TensorView, shape: Sequence[Expr], index: tuple[Expr, ...]) -> bool:
-    """Whether a view of some shape has the elements of a tensor at this index."""
-    made = fusion.definition(view)
-    if not isinstance(made, View) or made.operand.tensor is not tensor or made.operand.valid is not TRUE or len(view.shape) != len(shape):
-        return False
-    return all(a is b for a, b in zip((*view.shape, *made.operand.index), (*shape, *index), strict=True))
+def _within(fusion: Fusion, view: TensorView, expr: MathExpr, read: Read, used: Sequence[int]) -> tuple[Expr, ...] | None:
+    """The index at which a view has the elements of a tensor that an expression reads; ``None`` if it lacks some.
+
+    The view has an axis for each of those that are used, in any order, along which elements lie as far apart; it may have more of them, such as more columns.
+    """
+    made, wanted, root = fusion.definition(view), own_index(fusion, expr, read), expr.output.root
+    if not isinstance(made, View) or made.operand.tensor is not read.tensor or made.operand.valid is not TRUE or view.ndim != len(used):
+        return None
+    facts = fusion.facts()
+    for p in used:
+        facts = facts.with_range(str(iteration_symbol(p)), 0, root[p].extent - 1)
+    nowhere: dict[str, Expr] = {str(iteration_symbol(p)): ZERO for p in range(max(view.ndim, len(root)))}
+
+    def steps(index: tuple[Expr, ...], p: int) -> list[Expr]:
+        beside = nowhere | {str(iteration_symbol(p)): ONE}
+        return [simplify(substitute(e, beside) - substitute(e, nowhere), facts) for e in index]
+
+    mine = [steps(wanted, p) for p in used]
+    place: list[int] = []
+    for k in range(view.ndim):
+        own = steps(made.operand.index, k)
+        place += [p for p, step in zip(used, mine, strict=True) if p not in place and all(a is b for a, b in zip(step, own, strict=True))][:1]
+    if len(place) < view.ndim:
+        return None
+    at = [iteration_symbol(p) for p in place]
+    for e, w in zip(made.operand.index, wanted, strict=True):
+        if (k := iteration_position(e)) is not None:
+            begin = simplify(substitute(w, nowhere), facts)
+            if not prove(ge(begin, 0), facts):
+                return None
+            at[k] = at[k] + begin
+    if not all(prove(lt(e, n), facts) for e, n in zip(at, view.shape, strict=True)):
+        return None
+    there: dict[str, Expr] = {str(iteration_symbol(k)): e for k, e in enumerate(at)}
+    return tuple(at) if all(simplify(substitute(e, there), facts) is w for e, w in zip(made.operand.index, wanted, strict=True)) else None
 
 
 def own_index(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[Expr, ...]:

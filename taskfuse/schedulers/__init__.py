@@ -2,7 +2,7 @@
 
 from taskfuse.ir.calls import bind_partitioner
 from taskfuse.schedulers.attention import attention
-from taskfuse.schedulers.attention_cost import AttentionConfig
+from taskfuse.schedulers.attention_config import AttentionConfig
 from taskfuse.schedulers.auto import SCHEDULERS, auto
 from taskfuse.schedulers.back_to_back import back_to_back
 from taskfuse.schedulers.back_to_back_cost import BackToBackConfig

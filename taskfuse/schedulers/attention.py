@@ -1,53 +1,57 @@
 """``tf.schedulers.attention``: a product, a softmax of its rows or another cascade of reductions, and a product of the result, as one walk over the keys.
 
-    load       the queries of a block's rows, once; for each chunk of keys: TMA of keys, then of values, into a ring of each
+    load       the queries of a block's rows, once; for each chunk of keys: TMA of keys, then of values, into a ring of each; into one ring if values are
+               parts of their keys
     consumer   for each chunk: wgmma of queries and keys; its maximum, across the four lanes of a row; exponentials, which stay in registers as
                the first factor of the second product; the partial sums, rescaled for the new maximum; wgmma of exponentials and values, one chunk
                behind if the products are pipelined
 
-Each warpgroup of ``consumer`` has 64 rows. The scheduler has no notion of softmax: :func:`taskfuse.cascade` turns the
-reductions between the two products into one walk. Any elementwise math may stand between the products: scale, mask, bias, softcap.
+Each warpgroup of ``consumer`` has 64 rows. Results of more columns than the registers of one hold are those of two, which have the same rows and a part of the
+columns each. Both may compute the scores, or a warpgroup of its own does (FlashAttention-3 and FlashMLA hand them to the other warpgroup, too)::
+
+    scores     for each chunk: wgmma of queries and keys, maximum and exponentials, which go into a ring in Shared memory; so do the factors of the sums
+    consumer   for each chunk: the sums, rescaled; wgmma of exponentials and values, both from Shared memory
+
+The scheduler has no notion of softmax: :func:`taskfuse.cascade` turns the reductions between the two products into one walk. Any elementwise math may stand
+between the products: scale, mask, bias, softcap.
 
 Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Script` writes them down.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import gcd
 
 from taskfuse import tiles
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ROWS
-from taskfuse.ir.axes import Axis, iteration_point, iteration_symbol
+from taskfuse.ir.axes import Axis
 from taskfuse.ir.contraction import computes
 from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, children, integers_of
-from taskfuse.ir.storage import has_code, needed, resolve, storage_uses
+from taskfuse.ir.storage import has_code, needed, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
-from taskfuse.schedule.masked_ends import masked_end, masked_start
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedule.scatter import ragged_rows
-from taskfuse.schedulers.attention_cost import ITEMSIZE, PIECE, Attention, AttentionConfig, check_fits, planned
+from taskfuse.schedulers.attention_config import APART_COLUMNS, HOLDING, ITEMSIZE, LOADING, PIECE, SCORING, AttentionConfig
+from taskfuse.schedulers.attention_cost import Attention, check_fits, planned
+from taskfuse.schedulers.attention_math import find
 from taskfuse.schedulers.config import STMATRIX
 from taskfuse.schedulers.elementwise import stored
-from taskfuse.schedulers.loads import is_bulk
 from taskfuse.schedulers.ragged_tiles import store_by_tiles, stored_by_tiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, rehearse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.schedulers.walk_tiles import check_product, copied, hold_results, is_given, matrices, multiply, share_results, share_walk, swizzle
+from taskfuse.schedulers.walk_tiles import copied, hold_results, multiply, share_results, share_walk, swizzle
 from taskfuse.target import DEFAULT, Target
 
 NO_MAXIMUM = "no maximum is taken between the products, or their result is not stored"
-SWIZZLED_ROWS = 8
-"""The period of a swizzle in Shared memory, in rows."""
 
 
 @tries_parameters
@@ -57,9 +61,10 @@ def attention(
     """Schedule ``softmax(q @ k.T) @ v`` and its variants as a warp-specialized kernel for Hopper (sm_90a) without scores in memory.
 
     The fusion has two products of 16-bit factors with float32 sums; factors of the first may have 8 bits, and are inputs, read as ``[..., M, D]`` and
-    ``[..., N, D]``. The second sums over N: its factors are elementwise math and reductions over N of the first product, and an input ``[..., N, C]``. The
-    reductions form a cascade (:func:`taskfuse.cascade`). D and C are constant multiples of 32, up to 256; M and N are any; there are up to three batch axes,
-    of which keys and values may lack some or have fewer elements (grouped queries), and queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
+    ``[..., N, D]``. The second sums over N: its factors are elementwise math and reductions over N of the first product, and an input ``[..., N, C]``, which
+    may be columns of ``[..., N, D]``. The reductions form a cascade (:func:`taskfuse.cascade`). D and C are constants, as large as Shared memory and registers
+    hold, and rows are multiples of 16 bytes; M and N are any; there are up to three batch axes, of which keys and values may lack some or have fewer elements
+    (grouped queries), and queries may lack some (chunks of keys: :func:`taskfuse.chunk_cascade`).
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
@@ -93,93 +98,6 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     by_tiles = stored_by_tiles(fusion) if ragged_rows(fusion) else fusion
     alternatives = planned(by_tiles, find(by_tiles), Sizes(fusion, sizes, target))
     return Offer(alternatives[0].us, lambda trial: attention(trial, sizes=sizes, target=target))
-
-
-# -- what is found ------------------------------------------------------------------------------------------------------------------
-
-
-def find(fusion: Fusion) -> Attention:
-    """The two products and the math between them. Raises :class:`UnsupportedError`."""
-    exprs = needed(fusion)
-    products = [e for e in exprs if isinstance(e, Reduction) and matrices(fusion, e) is not None]
-    if len(products) != 2:
-        raise refuse(fusion, "attention", f"the number of matrix products is {len(products)}, not 2", "tf.compile cuts other fusions")
-    first, second = products
-    assert isinstance(first, Reduction)
-    assert isinstance(second, Reduction)
-    if not depends(fusion, second.output, (first.output,)):
-        raise refuse(fusion, "attention", f"{second.output.name} does not depend on {first.output.name}")
-    one, two = matrices(fusion, first), matrices(fusion, second)
-    assert one is not None
-    assert two is not None
-    check_product(fusion, "attention", first, one, (1, ITEMSIZE))
-    check_product(fusion, "attention", second, two)
-    if not all(is_given(fusion, o) for o in first.operands) or len(one.summed) != 1 or len(two.summed) != 1:
-        raise refuse(fusion, "attention", f"the factors of {first.output.name} are not inputs, or it sums over several axes")
-    key = second.output.root[two.summed[0]]
-    wanted = key.extent
-    reductions = tuple(e.output for e in exprs if isinstance(e, Reduction) and e is not first and depends(fusion, e.output, (first.output,)))
-    for r in reductions:
-        reduced = [a.extent for a in r.root if a.is_reduction]
-        if len(reduced) != 1 or reduced[0] is not wanted:
-            raise refuse(fusion, "attention", f"{r.name} and {second.output.name} reduce different axes")
-    keys = Keys(fusion)
-    along = [p for p, a in enumerate(first.output.root) if keys.equal(a, key)]
-    sides = one if one.columns.intersection(along) else one.swapped()
-    other = two if is_given(fusion, two.b) else two.swapped()
-    own = [p for p in sides.columns if p in along]
-    if len(sides.rows) != 1 or len(own) != 1 or len(other.columns) != 1 or not is_given(fusion, other.b):
-        raise refuse(fusion, "attention", "a product has more than one axis of rows or columns, or the last factor is not an input")
-    (m,), (n,), (c,) = sides.rows, own, other.columns
-    if sum(f"i{m}" in e.free for e in sides.a.index) > 1:
-        raise refuse(
-            fusion, "attention", f"rows of {first.output.name} are digits of several axes of {sides.a.tensor.name}", "pass the reshaped tensor as an input"
-        )
-    batch = tuple(sorted((*one.batch, *(p for p in sides.columns if p != n))))  # chunks of keys are such an axis, which queries lack
-    sizes = [first.output.root[one.summed[0]].extent, second.output.root[c].extent]
-    for e in sizes:
-        if not isinstance(e, Const) or e.value % 32 or not 32 <= e.value <= 256:
-            raise refuse(fusion, "attention", f"heads of {e} elements", "use constant multiples of 32 up to 256")
-    if len(batch) > 3:
-        raise refuse(fusion, "attention", f"it has {len(batch)} batch axes", "merge them, with a reshape")
-    assert isinstance(sizes[1], Const)
-    top = fusion.definition(reductions[0])
-    assert isinstance(top, Reduction)
-    along_keys = next(k for k, a in enumerate(top.output.root) if a.is_reduction)
-
-    def used(bound: Expr) -> list[int]:
-        return [p for p, s in enumerate(iteration_point(len(top.output.root))) if str(s) in integers_of(bound)]
-
-    def known(bound: Expr | None) -> Expr | None:
-        """A bound that depends on rows and batch axes alone."""
-        is_known = bound is not None and all(p in (*batch, m) and keys.equal(top.output.root[p], first.output.root[p]) for p in used(bound))
-        return bound if is_known else None
-
-    start, end = known(masked_start(fusion, top, along_keys)), known(masked_end(fusion, top, along_keys))
-    run = gcd(*(size for r, p in ((sides.b, n), (other.b, two.summed[0])) for e in r.index for size in _divisors(e, f"i{p}")))
-    if run % SWIZZLED_ROWS:
-        raise refuse(fusion, "attention", f"runs of {run} keys of {other.b.tensor.name} are contiguous", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
-    is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
-    row = str(iteration_symbol(m)) if end is not None and m in used(end) else ""
-    itemsize = sides.a.tensor.dtype.itemsize
-    with_columns = [tv for tv in stored(fusion) if len(tv.root) > len(batch) + 1]
-    has_bulk = sizes[1].value % PIECE == 0 and not ragged_rows(fusion)
-    for tv in with_columns:
-        is_row_major = tv.is_output and keys.equal(tv.root[-1], second.output.root[c])
-        has_bulk = has_bulk and is_row_major and tv.dtype.itemsize == ITEMSIZE and is_bulk(tv, fusion.facts())
-    return Attention(first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, start, end, row, run, itemsize, has_bulk)
-
-
-def _divisors(e: Expr, name: str) -> Iterator[int]:
-    """The constants by which a symbol is divided, or of which the remainder is taken: indices that are a multiple of one apart lie in different places."""
-    if isinstance(e, FloorDiv | Mod) and name in e.a.free:
-        yield e.b.value if isinstance(e.b, Const) else 1
-    for part in children(e):
-        if name in part.free:
-            yield from _divisors(part, name)
-
-
-# -- the schedule -------------------------------------------------------------------------------------------------------------------
 
 
 def _place(fusion: Fusion, tv: TensorView, axes: Sequence[Axis], wanted: Axis, keys: Keys) -> int:
@@ -220,8 +138,7 @@ class _Walk:
         self._tiles()
         self._registers()
         script.comment("products, from Shared memory and from registers")
-        for tv, columns in ((self.scores, config.chunk), (self.walk, found.columns)):
-            multiply(script, tv, self.head + 2, columns, found.itemsize if tv is self.scores else ITEMSIZE)
+        self._multiply()
         self._overlap()
         self._rings()
         script.comment("shared loops")
@@ -273,11 +190,33 @@ class _Walk:
         self.staged = [(script.new(made, "cache_after"), made, out) for made, out in self.stored if among(out, bulk)]
         self.queries = copied(script, self.scores, self.found.queries)
         self.keys = copied(script, self.scores, self.found.keys)
-        self.values = copied(script, self.walk, last)
-        if self.values is self.keys:  # which are released before the values are
+        self.values = copied(script, self.walk, last, [] if self.config.is_pipelined else [self.keys])
+        if self.values is self.keys and self.config.is_pipelined:  # which are released before the values are
             self.values = script.duplicate(self.keys, [self.walk])
-        for tv in (self.queries, self.keys, self.values):
+        self.streamed = [self.keys] if self.values is self.keys else [self.keys, self.values]
+        self.exponentials: list[TensorView] = []
+        self.factors: list[TensorView] = []
+        self.totals: list[TensorView] = []
+        if self.config.apart:
+            self._hand_over(second, next(k for k, o in enumerate(second.terms) if isinstance(o, Read) and depends(fusion, o.tensor, (self.scores,))))
+        for tv in (self.queries, *self.streamed, *self.exponentials, *self.factors[:1], *self.totals):
             script.on(tv).set_memory_type(MemoryType.Shared)
+
+    def _hand_over(self, walk: Reduction, place: int) -> None:
+        """Copies of what a warpgroup computes of the scores, for those that have the sums: the first factor of the second product, in Shared memory; the
+        factors of the sums, in Shared memory and then in registers; and maximum and sum of a row, in Shared memory."""
+        factor, keys = len(walk.terms), Keys(self.fusion)
+        assert walk.rescaled is not None
+        along = self.walk.root[walk.rescaled]
+        given, decay = walk.operands[place], walk.operands[factor]
+        assert isinstance(given, Read)
+        assert isinstance(decay, Read)
+        self.exponentials = [self.script.new(given.tensor, "cache_after", self.walk, place)]
+        sent = self.script.new(decay.tensor, "cache_after", self.walk, factor)
+        self.factors = [sent, self.script.new(sent, "cache_after", self.walk, factor)]
+        for e in needed(self.fusion):
+            if e.output is not self.walk and e.output.uses and any(a.is_reduction and keys.equal(a, along) for a in e.output.root):
+                self.totals.append(self.script.new(e.output, "cache_after"))
 
     # -- kinds of tensors -------------------------------------------------------------------------------------------------------------
 
@@ -299,8 +238,7 @@ class _Walk:
             return any(x.extent is a.extent and keys.equal(x, a) for x in tv.root)
 
         code = [e.output for e in needed(fusion) if has_code(fusion, e)]
-        loads = [self.queries, self.keys, self.values]
-        self.mine = [tv for tv in code if not among(tv, [*loads, self.scores, self.walk])]
+        self.mine = [tv for tv in code if not among(tv, [self.queries, *self.streamed, self.scores, *self.exponentials, self.walk])]
         self.chunks = [tv for tv in self.mine if has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]
         self.sums = [tv for tv in self.mine if any(a.is_reduction and keys.equal(a, element) for a in tv.root)]
         self.parts = [tv for tv in self.sums if not any(a.is_reduction and keys.equal(a, along) for a in tv.root)]
@@ -319,16 +257,16 @@ class _Walk:
     # -- loops ------------------------------------------------------------------------------------------------------------------------
 
     def _tiles(self) -> None:
-        script, head, rows = self.script, self.head, self.config.rows
+        script, head = self.script, self.head
         self._by_blocks(self.scores, (self.found.m, *(p for p in range(len(self.scores.root)) if p not in (*self.found.batch, self.found.m))))
         call = script.on(self.scores)
         call.reorder({head: head + 1})
-        call.propagate([self.keys, self.values], head + 1)
+        call.propagate(self.streamed, head + 1)
         call.propagate([self.queries], head)
         call.split(head + 1, WGMMA_ROWS)
-        call.bind(head + 1, P.TIDy)
-        call.propagate([*self.chunks, *self.parts, *self.sums, self.walk], head + 3)
-        assert rows == self.config.warpgroups * WGMMA_ROWS
+        if self.config.parts == 1:
+            call.bind(head + 1, P.TIDy)
+        call.propagate([*self.chunks, *self.parts, *self.sums, *self.exponentials, self.walk], head + 3)
 
     def _by_blocks(self, tv: TensorView, others: Sequence[int]) -> None:
         """[batch.., rows, others..] to [batch.., blocks, (rank,) rows of a block, others..]."""
@@ -372,6 +310,8 @@ class _Walk:
         script.on(self.parts[0]).propagate(self.rows, rows)
         for tv in self.chunks:
             script.on(tv).fragment((tile, tile + 1))
+        for tv in self.exponentials:
+            self._by_stmatrix(tv, self.config.chunk, tile)
         script.comment("results: [batch.., rows of blocks, warpgroup, | warp, row, pair, half, columns / 8, element]")
         ref = self.after[0]
         keys = Keys(self.fusion)
@@ -382,8 +322,9 @@ class _Walk:
         if [*batch, row, column] != sorted([*batch, row, column]):
             call.reorder([*batch, row, column])
         self._blocks(call)
-        hold_results(script, self.after, self.head, self.row_results, self.bulk)
-        script.parallelize_like(self.scores, [self.queries, self.keys, self.values, *self.chunks, *self.parts, *self.sums, self.walk, *self.rows])
+        hold_results(script, self.after, self.head, self.row_results, self.bulk, self.config.parts)
+        loaded = [self.queries, *self.streamed]
+        script.parallelize_like(self.scores, [*loaded, *self.chunks, *self.parts, *self.sums, *self.exponentials, self.walk, *self.rows])
         script.parallelize_like(self.parts[0], self.rows)
         script.parallelize_like(ref, [*self.after, *self.row_results, *self.bulk])
         for _, out in self.stored:
@@ -394,16 +335,32 @@ class _Walk:
 
     def _in_pieces(self, staging: TensorView, out: TensorView, tile: int) -> None:
         """[.., warpgroup, m64, columns] to [.., warpgroup, piece, | m64, columns of a piece]: by stmatrix into Shared memory, from there by the copy engine."""
-        script, span = self.script, PIECE * ITEMSIZE
-        for tv in (staging, out):
-            script.on(tv).split(tile + 1, PIECE).reorder({tile + 1: tile}).bind(tile, P.Unroll)
-        call = script.on(staging)
-        call.set_memory_type(MemoryType.Shared)
-        call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})")).circular_buffer(self.config.staged)
+        script = self.script
+        script.on(out).split(tile + 1, PIECE).reorder({tile + 1: tile}).bind(tile, P.Unroll)
+        script.on(staging).set_memory_type(MemoryType.Shared).circular_buffer(self.config.staged)
+        self._by_stmatrix(staging, PIECE, tile)
+        script.on(out).set_atom(atoms.TMA_STORE, (tile + 1, tile + 2))
+
+    def _by_stmatrix(self, tv: TensorView, columns: int, tile: int) -> None:
+        """[.., m64, columns] to [.., piece, | warp, column / 16, row, column], in pieces of rows of at most 128 bytes, swizzled."""
+        span = next(s for s in (128, 64, 32) if columns * ITEMSIZE % s == 0)
+        call = self.script.on(tv).split(tile + 1, span // ITEMSIZE).reorder({tile + 1: tile}).bind(tile, P.Unroll)
+        call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
         call.split(tile + 2, STMATRIX).split(tile + 1, STMATRIX).reorder({tile + 3: tile + 2})
         call.bind(tile + 1, P.TIDx).bind(tile + 2, P.Unroll)
         call.set_atom(atoms.STMATRIX_X4, (tile + 3, tile + 4))
-        script.on(out).set_atom(atoms.TMA_STORE, (tile + 1, tile + 2))
+
+    def _multiply(self) -> None:
+        """The products as wgmma. Warpgroups that have the same rows have parts of the columns; beside a warpgroup of scores, in instructions of fewer."""
+        script, config, head = self.script, self.config, self.head
+        multiply(script, self.scores, head + 2, config.chunk, self.found.itemsize)
+        columns = self.found.columns // config.parts
+        if config.parts > 1:
+            script.on(self.walk).split(head + 3, columns).reorder({head + 3: head + 2}).merge(head + 1).bind(head + 1, P.TIDy)
+        if config.apart:
+            columns = gcd(columns, APART_COLUMNS)
+            script.on(self.walk).split(head + 3, columns).reorder({head + 3: head + 2}).bind(head + 2, P.Unroll)
+        multiply(script, self.walk, head + 2 + config.apart, columns)
 
     def _overlap(self) -> None:
         """What runs beside the products of a warpgroup: its own exponentials, or those of others."""
@@ -413,8 +370,10 @@ class _Walk:
             self.script.on(tv).take_turns(P.TIDy)
 
     def _rings(self) -> None:
-        """Rows of at most 128 bytes, in pieces; one slot of queries, a ring of keys and one of values."""
-        for tv in (self.queries, self.keys, self.values):
+        """Rows of at most 128 bytes, in pieces; one slot of queries, a ring of keys and one of values; one slot of what is handed over."""
+        for tv in (*self.exponentials, *self.factors[:1]):
+            self.script.on(tv).circular_buffer(1)
+        for tv in (self.queries, *self.streamed):
             run = self.config.chunk if tv is self.queries else gcd(self.config.chunk, self.found.run)
             call = swizzle(self.script, tv, run if run < self.config.chunk else None)  # a box for each page
             if tv is not self.queries:
@@ -427,9 +386,10 @@ class _Walk:
     def _share(self) -> None:
         script, head = self.script, self.head
         order = [e.output for e in self.fusion.exprs()]
-        kept = [self.queries, self.keys, self.values, self.scores, self.walk, *self.mine]
+        kept = [self.queries, *self.streamed, self.scores, *self.exponentials, self.walk, *self.mine]
         every = [tv for tv in order if among(tv, kept) and not tv.is_output]
-        inside = [self.keys, self.values, self.scores, *self.parts, *self.chunks, *(tv for tv in self.rows if not any(a.is_reduction for a in tv.root))]
+        inside = [*self.streamed, self.scores, *self.parts, *self.chunks, *(tv for tv in self.rows if not any(a.is_reduction for a in tv.root))]
+        inside += self.exponentials
         share_walk(script, every, inside, head)
         readers = {tv: [use.output for use in storage_uses(self.fusion, tv)] for tv in self.chunks}
         script.inline_at([tv for tv, own in readers.items() if len(own) == 1 and among(own[0], self.chunks)], head + 8)
@@ -440,11 +400,16 @@ class _Walk:
     def _roles(self) -> None:
         script = self.script
         results = [*self.after, *self.row_results, *self.bulk]
-        load = script.task([self.queries, self.keys, self.values], "load")
-        tasks = [
-            script.task([self.scores], "scores"),
-            script.task([tv for tv in self.mine if not among(tv, results)], "softmax"),
-            script.task([self.walk], "values"),
-            script.task(results, "results"),
-        ]
-        script.make_roles(load, script.grouped(tasks, "consumer"))
+        load = script.task([self.queries, *self.streamed], "load")
+        results = [tv for tv in results if not among(tv, self.totals)]
+        softmax = [*(tv for tv in self.mine if not among(tv, [*results, *self.factors[1:]])), *self.exponentials]
+        if not self.config.apart:
+            tasks = [script.task([self.scores], "scores"), script.task(softmax, "softmax"), script.task([self.walk], "values"), script.task(results, "results")]
+            script.make_roles(load, script.grouped(tasks, "consumer"))
+            return
+        scores = script.task([self.scores, *softmax], "scores")
+        tasks = [script.task([*self.factors[1:], self.walk], "values"), script.task(results, "results")]
+        consumer = script.grouped(tasks, "consumer")
+        script.group([load, scores, consumer], "roles").parallelize(P.TIDy)
+        for node, count in ((load, LOADING), (scores, SCORING), (consumer, HOLDING)):
+            script.node(node).registers(count)

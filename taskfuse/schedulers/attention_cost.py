@@ -1,162 +1,36 @@
-"""The parameters of ``tf.schedulers.attention``, the registers and Shared memory that they need, and the time of a walk over the keys."""
+"""The parameters of ``tf.schedulers.attention`` that fit a fusion and a multiprocessor, and the time of a walk over the keys."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import float32
-from taskfuse.ir.atoms import WGMMA_K_BYTES, WGMMA_ROWS
+from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.offsets import offsets_name
 from taskfuse.ir.scalar import Const, Expr, evaluate, integers_of, is_multiple
 from taskfuse.ir.tables import places
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.declarations import CLAIM_BYTES
-from taskfuse.schedulers.config import BARRIER_BYTES, shared_room
-from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.attention_config import APART, APART_CHUNK, ITEMSIZE, PIECE, REGISTERS, SHARED_COLUMNS, STAGED, STEP, WIDEST, AttentionConfig
+from taskfuse.schedulers.config import shared_room
 from taskfuse.schedulers.roofline import bytes_of
 from taskfuse.schedulers.schedule import Option, Sizes, check_wgmma, refuse
-from taskfuse.target import WARPGROUP, Target, launch_registers
+from taskfuse.target import Target
 
-ITEMSIZE = 2
-"""Bytes of an element of the factors, except for queries and keys of 8 bits."""
-STEP = WGMMA_K_BYTES // ITEMSIZE
-"""Terms of an instruction."""
-PIECE = 64
-"""Columns of results that the copy engine stores at once: the longest rows that it swizzles."""
-OTHERS = 24
-"""Registers of a thread for other values than tiles."""
-ROUNDED = 16
-"""The number of exponentials per register of rounded ones that coexists with them."""
-TURN = 6
-"""Registers of a thread for the indices of rows that blocks take in turn."""
-STAGING = 6
-"""Registers of a thread for the indices of staged results."""
-MASK = 8
-"""Registers of a thread for the indices that a mask, or the end of the keys, compares."""
-PIPELINED = 28
-"""Registers of a thread for other values than tiles that live while products of two chunks are in flight, besides :data:`OTHERS`: with fewer, ptxas of CUDA
-13.0 and 13.5 spilled, with ``fast_math``. Without, staged results take some more; ``tf.compile`` then takes other parameters."""
-REGISTERS = {1: 240, 2: 240, 3: 160}
-"""Registers of a thread that multiplies, by warpgroups, of the one block of a multiprocessor."""
-LOADING = 24
-"""Registers of a thread that loads."""
-STAGED = 2
-"""Staged pieces of results that are tried: one is filled while the other is stored."""
-CLUSTERS = (1, 2)
-"""Possible numbers of blocks that share keys and values."""
-SHARED_COLUMNS = 256
-"""The fewest columns for which two blocks share one copy of keys and values: with fewer, sharing was slower."""
 KEYS = 128
 """Keys of the chunk for which the target has figures."""
 SAMPLES = 8
 """The number of blocks whose trips are counted for the mean."""
 INSTRUCTIONS = 4.5
 """Instructions per score besides the exponential: maximum, scale, sum, rounding, and those for the rescaled sums."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionConfig(Parameters):
-    """The parameters of a schedule of two products with a cascade of reductions between them.
-
-    Attributes:
-        warpgroups: multiplying warpgroups, with 64 rows of a block each.
-        chunk: keys per step of the walk, after which the sums are rescaled.
-        stages: chunks of keys, and of values, in Shared memory.
-        cluster: blocks of neighboring rows that share one copy of keys and values.
-        blocks: blocks of a persistent grid, which take tiles of rows in turn, so that loads run ahead into the next tile, or claim them if walks differ in
-            length; 0: one block for each tile.
-        query_stages: tiles of queries in Shared memory, in a persistent grid.
-        staged: pieces of results, of 64 columns, that each warpgroup has in Shared memory, from where the copy engine stores them; 0: threads store results.
-        residents: blocks of a multiprocessor: while one waits, or stores, others multiply. Threads have fewer registers, rings fewer slots.
-        is_pipelined: the product with the values of a chunk is issued behind that of queries and the next keys, and runs while the next exponentials are
-            computed (FlashAttention-3, arXiv:2407.08608, section 3.2).
-        in_turn: warpgroups issue their products one after another, so that one multiplies while others compute exponentials (section 3.1).
-    """
-
-    LEAST: ClassVar[Mapping[str, int]] = {"blocks": 0, "staged": 0}
-    warpgroups: int = 3
-    chunk: int = 128
-    stages: int = 2
-    cluster: int = 1
-    blocks: int = 0
-    query_stages: int = 1
-    staged: int = 0
-    residents: int = 1
-    is_pipelined: bool = field(default=False, kw_only=True)
-    in_turn: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        self.check_fields()
-        if self.warpgroups > max(REGISTERS):
-            raise self.error(f"{self.warpgroups} warpgroups", f"use 1 to {max(REGISTERS)}")
-        if self.chunk % STEP or self.chunk > 256:
-            raise self.error(f"chunks of {self.chunk} keys", f"use a multiple of {STEP} up to 256")
-        if self.cluster not in CLUSTERS:
-            raise self.error(f"clusters of {self.cluster} blocks", f"use clusters of {' or '.join(map(str, CLUSTERS))} blocks")
-        if self.blocks % self.cluster:
-            raise self.error(f"{self.blocks} blocks in clusters of {self.cluster}", f"use a multiple of {self.cluster} blocks")
-        if self.cluster > 1 and self.residents > 1:
-            raise self.error(f"{self.residents} blocks of a multiprocessor, in clusters", "use residents=1")
-        if self.is_pipelined and self.stages < 2:
-            raise self.error("values are released one chunk late, with 1 stage", "use stages=2")
-        if self.in_turn and self.warpgroups < 2:
-            raise self.error("turns of 1 warpgroup", "use in_turn=False")
-
-    @property
-    def words(self) -> str:
-        """The parameters as readable text."""
-        found = f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''} of {WGMMA_ROWS} rows, chunks of {self.chunk} keys, {self.stages} stages"
-        found += f", clusters of {self.cluster} blocks" if self.cluster > 1 else ""
-        found += f", {self.blocks} blocks in turn, {self.query_stages} stages of queries" if self.blocks else ""
-        found += f", {self.staged} staged pieces of results" if self.staged else ""
-        found += f", {self.residents} on a multiprocessor" if self.residents > 1 else ""
-        found += ", products ahead" if self.is_pipelined else ""
-        return f"{found}, in turn" if self.in_turn else found
-
-    @property
-    def rows(self) -> int:
-        """Rows of a block."""
-        return self.warpgroups * WGMMA_ROWS
-
-    @property
-    def register_room(self) -> int:
-        """Registers of a thread that multiplies, at most."""
-        if self.residents == 1:
-            return REGISTERS[self.warpgroups]
-        at_launch = launch_registers((1 + self.warpgroups) * WARPGROUP * self.residents)
-        return max(0, at_launch * (1 + self.warpgroups) - LOADING) // self.warpgroups // 8 * 8
-
-    def shared_bytes(self, row: int, value: int, claimed: int = 0) -> int:
-        """Shared memory of a block: queries, the rings of keys and values, barriers, and the numbers of tiles of rows that it may claim.
-
-        Args:
-            row: bytes of a query, and of a key.
-            value: bytes of a value.
-        """
-        tiles = self.query_stages * self.rows * row + self.stages * self.chunk * (row + value) + self.staged * self.rows * PIECE * ITEMSIZE
-        return tiles + BARRIER_BYTES + CLAIM_BYTES * claimed
-
-    def registers(self, columns: int, masks: int) -> int:
-        """Registers of a thread: scores, overwritten by their exponentials, the rounded exponentials, of the chunk before if they are multiplied behind the
-        scores, and the sums.
-
-        Args:
-            columns: of the sums.
-            masks: 0, 1 for the end of keys that chunks do not divide, or 2 for a diagonal.
-        """
-        compared = 2 * MASK * min(masks, 1) if self.is_pipelined else MASK * masks
-        more = compared + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
-        rounded = self.chunk // 4 + PIPELINED if self.is_pipelined else self.chunk // ROUNDED
-        return self.chunk // 2 + rounded + columns // 2 + OTHERS + more
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,6 +48,7 @@ class Attention:
         row: the symbol of a row, if the end depends on it.
         run: the length of runs of contiguous keys, such as pages; 0: all keys are contiguous.
         itemsize: bytes of an element of the queries and of the keys.
+        start_in_keys: the element of a key at which its value begins, if that is a part of it; ``None``: it is not.
         has_bulk_results: the copy engine can store all results that have columns, in pieces.
     """
 
@@ -192,12 +67,21 @@ class Attention:
     row: str
     run: int
     itemsize: int
+    start_in_keys: int | None
     has_bulk_results: bool
 
     @property
     def is_masked(self) -> bool:
         """Whether walks of some rows are shorter than the keys."""
         return self.start is not None or self.end is not None
+
+    def value_bytes(self, config: AttentionConfig, *, is_whole: bool) -> int:
+        """Bytes of a value in a ring of values; 0: products read it from the ring of keys.
+
+        ``is_whole``: chunks divide the keys; others are copies, padded with zeros, of which products read the first columns.
+        """
+        is_part = self.start_in_keys is not None and (is_whole or self.start_in_keys == 0)
+        return 0 if is_part and not config.is_pipelined else self.columns * ITEMSIZE
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -273,9 +157,13 @@ class WalkExtents:
 
 def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     """Parameters that may be tried."""
-    every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(64, 256 + STEP, STEP) for s in (2, 3)]
+    least = 64 if found.columns <= WIDEST else 32
+    every = [AttentionConfig(w, c, s) for w in REGISTERS for c in range(least, 256 + STEP, STEP) for s in (2, 3)]
+    if found.columns > WIDEST:
+        every = [replace(c, parts=c.warpgroups) for c in every if c.warpgroups == -(-found.columns // WIDEST)]
+        every += [replace(c, apart=True) for c in every if c.warpgroups == APART and c.chunk <= APART_CHUNK]
     every += [replace(c, blocks=target.sms, query_stages=q) for c in every for q in (1, 2)]
-    if not found.is_masked and found.columns >= SHARED_COLUMNS:
+    if not found.is_masked and SHARED_COLUMNS <= found.columns <= WIDEST:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
     every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
     every += [replace(c, staged=1) for c in every if c.staged and c.blocks and c.query_stages > 1 and found.is_masked]  # beside what blocks claim
@@ -302,11 +190,15 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
     if found.run and not is_whole:
         return "keys lie in pages, and the last chunk is not full", "use chunks that divide the keys"
     masks = 2 * is_masked or int(found.is_padded or not is_whole)
+    if found.columns > WIDEST * config.parts:
+        return f"a warpgroup has {found.columns // config.parts} columns", f"use warpgroups with parts of at most {WIDEST}"
+    if config.parts > 1 and found.columns % (config.parts * PIECE):
+        return f"{config.parts} parts of {found.columns} columns are no multiples of {PIECE}", "use parts=1"
     registers, most = config.registers(found.columns, masks), config.register_room
     if registers > most:
         return f"a thread needs {registers} registers and has {most}", "use smaller chunks, fewer warpgroups or fewer residents"
     room = extent.room - extent.target.limits.block_shared + shared_room(extent.target, config.residents)
-    shared = config.shared_bytes(depth * found.itemsize, found.columns * ITEMSIZE, _claimed(found, config))
+    shared = config.shared_bytes(depth * found.itemsize, found.value_bytes(config, is_whole=is_whole), _claimed(found, config))
     if shared > room:
         return f"a block needs {shared} bytes of Shared memory and has {room}", "use smaller chunks, fewer stages, fewer warpgroups or fewer residents"
     return None
@@ -335,19 +227,21 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     Of several blocks of a multiprocessor the products of a chunk of each come after one another, and all else at once.
     """
     target, figures = extent.target, extent.target.attention
-    scores = config.rows * config.chunk
-    products = scores * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
+    scores = config.rows * config.chunk * (1 if config.apart else config.parts)
+    reading = max(1.0, (WGMMA_ROWS + config.chunk) / (2 * config.chunk))  # of few columns an instruction waits for its first factor
+    products = (scores * walk.depth * found.itemsize * reading + config.rows * config.chunk * found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
     beside = min(config.residents * config.warpgroups, max(REGISTERS)) - 1
     if config.residents > 1:  # what one block waits for its keys is in the figures
         products = max(products, config.chunk * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.l2_bytes_per_cycle)
     exposed = figures.exposed[beside] * config.chunk / KEYS
     cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
+    cycles += figures.apart_cycles if config.apart else 0
     cycles *= figures.ahead if config.is_pipelined else 1
     cycles *= 1 if config.cluster == 1 else figures.shared_chunk
     cycles += figures.masked_cycles if found.is_masked else 0
     cycles += figures.staged_chunk_cycles if config.staged and not config.is_pipelined else 0
-    tiles = -(-walk.m // config.rows)
+    tiles = -(-walk.m // (config.rows * config.cluster)) * config.cluster  # the last cluster may have a block without rows
     each = _chunks(found, config, tiles, walk.n, extent) * cycles
     cut = (found.start is not None) + (found.end is not None)  # diagonals that tiles of keys lie on
     each += cut * figures.diagonal * config.residents * products * config.rows / config.chunk

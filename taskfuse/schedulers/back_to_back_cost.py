@@ -10,7 +10,8 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.tensor import TensorView
-from taskfuse.schedulers.attention_cost import INSTRUCTIONS, ITEMSIZE, REGISTERS, STEP
+from taskfuse.schedulers.attention_config import ITEMSIZE, REGISTERS, STEP
+from taskfuse.schedulers.attention_cost import INSTRUCTIONS
 from taskfuse.schedulers.config import BARRIER_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.roofline import bytes_of

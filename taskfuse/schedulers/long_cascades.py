@@ -16,8 +16,8 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.schedule.cascade_plan import CascadePlans
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.parts import Parts
-from taskfuse.schedulers.attention import find
 from taskfuse.schedulers.attention_cost import planned, planned_chunks
+from taskfuse.schedulers.attention_math import find
 from taskfuse.schedulers.long_products import CACHED, GAIN, MOST_CHUNKS
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
@@ -47,7 +47,10 @@ def chunk_long_cascades(fusion: Fusion, extent: Sizes) -> Script | None:
     Args:
         extent: numbers for extents.
     """
-    found = [chunks for walk in walks_alone(fusion) if (chunks := chunks_of(walk, extent)) is not None]
+    found: list[KeyChunks] = []
+    for ways in walks_alone(fusion):
+        chunks = [c for walk in ways if (c := chunks_of(walk, extent)) is not None]
+        found += [min(chunks, key=lambda c: c.us)] if chunks else []
     if not found:
         return None
     script = Script(copy_fusion(fusion)[0])
@@ -56,11 +59,13 @@ def chunk_long_cascades(fusion: Fusion, extent: Sizes) -> Script | None:
     return script
 
 
-def walks_alone(fusion: Fusion) -> Iterator[Fusion]:
-    """Each walk as a fusion of its own, of views that a kernel may take as arrays of rows."""
+def walks_alone(fusion: Fusion) -> Iterator[tuple[Fusion, ...]]:
+    """Each walk as a fusion of its own: with the views that a kernel may take as arrays of rows, and, if there are some, with the tensors behind them, as
+    keys of which a view has the values."""
     parts, rows = Parts(fusion), RowViews(fusion)
     for tensors in walks(fusion):
-        yield parts.extract(tensors, fusion.name, rows.of(tensors))
+        views = rows.of(tensors)
+        yield tuple(parts.extract(tensors, fusion.name, taken) for taken in ((views, ()) if views else ((),)))
 
 
 def chunks_of(walk: Fusion, extent: Sizes) -> KeyChunks | None:

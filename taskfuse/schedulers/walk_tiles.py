@@ -19,7 +19,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedule.through_view import reads_through
-from taskfuse.schedulers.attention_cost import ITEMSIZE, STEP
+from taskfuse.schedulers.attention_config import ITEMSIZE, STEP, span
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
@@ -89,13 +89,13 @@ def swizzle(script: Script, tv: TensorView, run: int | None = None) -> Recorded:
     extent = tv.schedule.loop[-1].extent
     assert isinstance(extent, Const)
     size = tv.dtype.itemsize
-    span = next(s for s in (128, 64, 32) if extent.value * size % s == 0)
+    piece = span(extent.value * size)
     call = script.on(tv)
-    call.split(-1, span // size).reorder({-2: -3})
+    call.split(-1, piece // size).reorder({-2: -3})
     call.bind(-3, P.Unroll)
     if run is not None:
         call.split(-2, run).bind(-3, P.Unroll)
-    return call.set_allocation_domain(Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})"))
+    return call.set_allocation_domain(Spelled(layouts.swizzled(piece), f"tf.layouts.swizzled({piece})"))
 
 
 def multiply(script: Script, tv: TensorView, m: int, columns: int, itemsize: int = ITEMSIZE) -> None:
@@ -111,23 +111,34 @@ def multiply(script: Script, tv: TensorView, m: int, columns: int, itemsize: int
     call.bind(m, P.Unroll)
 
 
-def hold_results(script: Script, results: Sequence[TensorView], head: int, row_results: Sequence[TensorView] = (), bulk: Sequence[TensorView] = ()) -> None:
+def hold_results(
+    script: Script, results: Sequence[TensorView], head: int, row_results: Sequence[TensorView] = (), bulk: Sequence[TensorView] = (), parts: int = 1
+) -> None:
     """Results as the tensor cores hold sums: [.., rows of a block at ``head``, columns] to [.., warpgroup, | warp, row, pair, half, columns / 8, element].
 
     Args:
         results: the first has its rows at ``head``; the others become like it.
         row_results: results without columns.
         bulk: results that the copy engine stores, from tiles that ``stmatrix`` fills.
+        parts: warpgroups that have the same rows, each with its part of the columns.
     """
     call, tile = script.on(results[0]), head + 1
     call.split(head, WGMMA_ROWS)
+    columns = results[0].schedule.loop[tile + 1].extent
+    assert isinstance(columns, Const)
     if bulk:
         call.propagate(list(bulk), tile + 1)
+    if parts > 1:  # they go beside the rows when tensors without columns have these
+        call.split(tile + 1, columns.value // parts).reorder({tile + 1: tile + 2})
+        for tv in bulk:
+            script.on(tv).split(tile + 1, columns.value // parts).merge(head, tile + 1)
     call.fragment((tile, tile + 1)).reorder({tile + 4: tile + 3})
     if row_results:
         call.propagate(list(row_results), tile + 4)
     if bulk:
         call.reorder({tile + 3: tile + 4})  # the order of stmatrix
+    if parts > 1:
+        call.merge(head, tile + 6)
     call.propagate(list(results[1:]), tile + 6)
     call.bind(head, P.TIDy)
 

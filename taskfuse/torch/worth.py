@@ -99,22 +99,21 @@ def attention_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, fl
     same bytes; ``None`` if no schedule keeps scores in registers."""
     target = present()
     extent = Sizes(fusion, None, target)
-    walk = next(walks_alone(fusion), None)
-    if walk is None:
+    ways = next(walks_alone(fusion), None)
+    if ways is None:
         return None
     found = list[float]()
-    for one in (walk, fusion):  # the walk alone has wide results
+    for one in (*ways, fusion):  # the walk alone has wide results
         try:
             found.append(attention_offer(one, target=target).us)
         except UnsupportedError:
             continue
     if not found:
         return None
-    ours = min(found)
-    chunks = chunks_of(walk, extent)
+    found += [chunks.us for walk in ways if (chunks := chunks_of(walk, extent)) is not None]
     reached = target.torch.flash if op in FLASH else target.torch.cudnn
     products = products_us(fusion, extent) * (0.5 if is_causal else 1.0) / reached
-    return ours if chunks is None else min(ours, chunks.us), target.alone_us(products, target.dram_us(bytes_of(fusion, extent)))
+    return min(found), target.alone_us(products, target.dram_us(bytes_of(fusion, extent)))
 
 
 @by_text
@@ -124,7 +123,7 @@ def gradient_times(fusion: Fusion, op: str, is_causal: bool) -> tuple[float, flo
     target = present()
     extent = Sizes(fusion, None, target)
     form = walks_apart(fusion, target)
-    walks = list(walks_alone(fusion if form is None else form.fusion))
+    walks = [walk for walk, *_ in walks_alone(fusion if form is None else form.fusion)]
     try:
         offers = [back_to_back_offer(walk, target=target).us for walk in walks]
     except UnsupportedError:

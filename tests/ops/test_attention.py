@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 import taskfuse as tf
 from taskfuse.errors import DTypeError, ShapeError
+from taskfuse.ir.scalar import const, sym
+from taskfuse.ops.attention import pack
 
 RNG = np.random.default_rng(7)
 
@@ -43,12 +45,19 @@ def torches(*arrays: NDArray[Any], **options: Any) -> NDArray[Any]:
         ((2, 6, 4, 8), (2, 2, 5, 8), (2, 2, 5, 8), {"enable_gqa": True}),
         ((2, 6, 1, 8), (2, 2, 5, 8), (2, 2, 5, 4), {"enable_gqa": True}),
         ((2, 4, 33, 8), (2, 2, 5, 8), (2, 2, 5, 4), {"enable_gqa": True}),
+        ((1, 66, 1, 8), (1, 1, 5, 8), (1, 1, 5, 4), {"enable_gqa": True}),
         ((6, 1, 8), (2, 5, 8), (3, 5, 8), {"enable_gqa": True}),
     ],
 )
 def test_as_torch(q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], options: dict[str, object], dtype: type) -> None:
     arrays = [given(*shape, dtype=dtype) for shape in (q, k, v)]
     np.testing.assert_allclose(attention(*arrays, **options), torches(*arrays, **options), rtol=2e-5, atol=2e-6)
+
+
+def test_queries_of_heads_that_share_keys_are_packed_where_they_fill_tiles_better() -> None:
+    for queries, heads, wanted in ((1, 128, True), (48, 2, False), (63, 2, False), (64, 8, False), (96, 2, True), (100, 4, True), (128, 128, False)):
+        assert pack(const(queries), const(queries * heads)) is wanted
+    assert not pack(sym("L"), const(64))
 
 
 def test_masks() -> None:

@@ -112,6 +112,27 @@ def test_a_view_that_another_reader_has() -> None:
     np.testing.assert_array_equal(fusion.evaluate(given)[1], np.exp(given[:4]))
 
 
+def test_a_view_that_has_more_elements_in_another_order() -> None:
+    """The rows of a chunk of x, of which another reader takes chunks first, and columns from the second on."""
+    with tf.Fusion("parts") as fusion:
+        x = tf.define_tensor([2, 12, 4], name="x")
+        whole = x.reshape(2, 3, 4, 4) + 1.0
+        some = tf.exp(x[:, :, 1:3].reshape(2, 3, 4, 2).permute(1, 0, 2, 3))
+        beyond = tf.exp(x.reshape(2, 3, 16)[:, :, 1:13])
+        for tv in (whole, some, beyond):
+            fusion.add_output(tv)
+    given = numbers(2, 12, 4)
+    wanted = fusion.evaluate(given)
+    view = whole.through_view(0)
+    assert some.through_view(0, view) is view
+    assert [str(e) for e in operand(fusion, some).index] == ["i1", "i0", "i2", "i3 + 1"]
+    assert not reads_through(beyond, 0, view)
+    for a, b in zip(fusion.evaluate(given), wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+    few = some.through_view(0)
+    assert not reads_through(whole, 0, few)
+
+
 def test_refusals() -> None:
     with tf.Fusion("none") as fusion:
         x = tf.define_tensor([8], name="x")

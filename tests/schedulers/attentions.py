@@ -9,7 +9,10 @@ from numpy.typing import NDArray
 
 import taskfuse as tf
 from taskfuse.ops.attention import causal, transposed
+from taskfuse.schedule.parts import Parts
+from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers import AttentionConfig
+from taskfuse.schedulers.attention_math import find
 
 RNG = np.random.default_rng(11)
 
@@ -45,11 +48,12 @@ def softcapped() -> tf.Fusion:
     return fusion
 
 
-def keys_that_are_values() -> tf.Fusion:
-    """Both products read one tensor."""
-    with tf.Fusion() as fusion:
-        q, k = (tf.define_tensor([e, 32], dtype=tf.bfloat16) for e in ("M", "N"))
-        fusion.add_output(tf.scaled_dot_product_attention(q, k, k))
+def latent(d: int = 192, dv: int = 128, start: int = 0, heads: tuple[int | str, ...] = (), sizes: tuple[int | str, int | str] = ("M", "N")) -> tf.Fusion:
+    """Values are columns of their keys, from the one at ``start`` on."""
+    m, n = sizes
+    with tf.Fusion("latent") as fusion:
+        q, k = (tf.define_tensor([*heads, e, d], dtype=tf.bfloat16) for e in (m, n))
+        fusion.add_output(tf.scaled_dot_product_attention(q, k, k[..., start : start + dv]))
     return fusion
 
 
@@ -65,6 +69,34 @@ def keys_of_8_bits() -> tf.Fusion:
     return fusion
 
 
+def chunks_of(fusion: tf.Fusion, n: int, multiple: int) -> tf.Fusion:
+    """The walks over chunks of its keys, side by side."""
+    made = tf.chunk_cascade(find(fusion).reductions, n, multiple)
+    return Parts(fusion).extract([e.output for e in fusion.exprs() if any(depends(fusion, tv, (e.output,)) for tv in made)], "chunks")
+
+
+def single() -> tf.Fusion:
+    with tf.Fusion() as fusion:
+        a, b = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(2))
+        fusion.add_output(tf.matmul(a, b))
+    return fusion
+
+
+def chained() -> tf.Fusion:
+    """Nothing is reduced between the products, of float32."""
+    with tf.Fusion() as fusion:
+        a, b, c = (tf.define_tensor([64, 64]) for _ in range(3))
+        fusion.add_output(tf.relu(a @ b) @ c)
+    return fusion
+
+
+def scaled_first() -> tf.Fusion:
+    with tf.Fusion() as fusion:
+        q, k, v = (tf.define_tensor(["M", 64], dtype=tf.bfloat16) for _ in range(3))
+        fusion.add_output(tf.scaled_dot_product_attention(q * 2.0, k, v))
+    return fusion
+
+
 def arrays(fusion: tf.Fusion, m: int, n: int) -> list[NDArray[Any]]:
     """Random inputs; a batch of 2."""
     sizes = {"B": 2, "M": m, "N": n}
@@ -77,8 +109,12 @@ CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]
     "one chunk of keys": (lambda: attention(sizes=("M", 32)), AttentionConfig(1, 32, 2), (70, 32)),
     "one short chunk of keys": (lambda: attention(heads=("B",), sizes=("M", 30)), AttentionConfig(1, 32, 2), (70, 30)),
     "one chunk of causal keys": (lambda: attention(sizes=(30, 30), is_causal=True), AttentionConfig(1, 32, 2), (30, 30)),
-    "other columns": (lambda: attention(192, 96, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
-    "keys that are values": (keys_that_are_values, AttentionConfig(1, 32, 2), (70, 50)),
+    "other columns": (lambda: attention(72, 40, ("B",)), AttentionConfig(1, 48, 2), (3, 50)),
+    "keys that are values": (lambda: latent(32, 32), AttentionConfig(1, 32, 2), (70, 50)),
+    "keys that are values, products ahead": (lambda: latent(32, 32, sizes=("M", 64)), AttentionConfig(1, 32, 2, is_pipelined=True), (5, 64)),
+    "parts of the columns": (latent, AttentionConfig(2, 32, 2, parts=2), (70, 50)),
+    "parts of the columns, values from the middle of keys": (lambda: latent(start=64, sizes=(5, 64)), AttentionConfig(2, 32, 2, parts=2, staged=1), (5, 64)),
+    "scores of their own": (lambda: latent(sizes=(20, "N")), AttentionConfig(2, 32, 2, parts=2, apart=True), (20, 50)),
     "causal, products ahead": (lambda: attention(is_causal=True), AttentionConfig(1, 32, 2, is_pipelined=True), (70, 70)),
     "groups of heads": (lambda: attention(heads=("B", 4), key_heads=("B", 2), enable_gqa=True), AttentionConfig(1, 32, 2), (5, 40)),
     "keys of two blocks": (lambda: attention(heads=("B",)), AttentionConfig(1, 32, 2, cluster=2), (140, 70)),

@@ -8,11 +8,9 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
-from taskfuse.schedule.parts import Parts
-from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers import AttentionConfig
-from taskfuse.schedulers.attention import find, offer
-from tests.schedulers.attentions import CASES, arrays, attention, softcapped
+from taskfuse.schedulers.attention import offer
+from tests.schedulers.attentions import CASES, arrays, attention, chunks_of, latent, softcapped
 from tests.testing.ptx.compiled import compared
 
 
@@ -60,24 +58,35 @@ def test_the_code_makes_the_same_schedule() -> None:
     assert offer(attention(64)).us == chosen.us
 
 
-def test_the_machine_code_does_what_the_kernel_says() -> None:
-    fusion = attention(64)
-    tf.schedulers.attention(fusion, AttentionConfig(1, 64, 2))
+@pytest.mark.parametrize(
+    ("make", "config"),
+    [(lambda: attention(64), AttentionConfig(1, 64, 2)), (lambda: latent(sizes=(64, "N")), AttentionConfig(2, 64, 2, parts=2, apart=True))],
+)
+def test_the_machine_code_does_what_the_kernel_says(make: Callable[[], tf.Fusion], config: AttentionConfig) -> None:
+    fusion = make()
+    tf.schedulers.attention(fusion, config)
     kernel = tf.lower(fusion)
     assert compared(kernel).difference is None
     assert len(re.findall(r"^\s*COMMIT wgmma$", str(kernel), re.M)) == 2
 
 
-def chunks_of(fusion: tf.Fusion, n: int, multiple: int) -> tf.Fusion:
-    """The walks over chunks of its keys, side by side."""
-    made = tf.chunk_cascade(find(fusion).reductions, n, multiple)
-    return Parts(fusion).extract([e.output for e in fusion.exprs() if any(depends(fusion, tv, (e.output,)) for tv in made)], "chunks")
+def test_values_that_are_columns_of_their_keys_are_loaded_once() -> None:
+    """Both products read one ring, also if its last slot is padded, and warpgroups have parts of the columns without more loads; results as wide as those of
+    latent attention fit a block only so."""
+    for sizes in (("M", "N"), ("M", 64)):
+        fusion = latent(sizes=sizes)
+        tf.schedulers.attention(fusion, AttentionConfig(2, 32, 2, parts=2, apart=True))
+        loaded = re.findall(r"TENSORMAP \S+ = (\w+) box", str(tf.lower(fusion)))
+        assert loaded == [tv.name for tv in fusion.inputs]
+    fusion = latent(576, 512, heads=(64,), sizes=(128, 4096))
+    chosen = tf.schedulers.attention(fusion)
+    assert (chosen.config.parts, chosen.config.chunk) == (2, 64)
 
 
 @pytest.mark.parametrize(
     ("make", "sizes"),
     [
-        (lambda: attention(heads=("B", 2)), (5, 300)),
+        (lambda: latent(64, 32, heads=("B", 2)), (5, 300)),
         (lambda: attention(32, 64, heads=(2,), sizes=(1, 400)), (1, 400)),
         (lambda: attention(is_causal=True), (70, 130)),
         (softcapped, (3, 33)),
@@ -99,44 +108,6 @@ def test_chunks_divide_padded_keys() -> None:
     with pytest.raises(UnsupportedError, match="keys are padded, and the last chunk is not full") as caught:
         tf.schedulers.attention(chunks_of(attention(), 3, 64), AttentionConfig(1, 96, 2))
     assert caught.value.help == "use chunks that divide the keys"
-
-
-def single() -> tf.Fusion:
-    with tf.Fusion() as fusion:
-        a, b = (tf.define_tensor([64, 64], dtype=tf.bfloat16) for _ in range(2))
-        fusion.add_output(tf.matmul(a, b))
-    return fusion
-
-
-def chained() -> tf.Fusion:
-    """Nothing is reduced between the products, of float32."""
-    with tf.Fusion() as fusion:
-        a, b, c = (tf.define_tensor([64, 64]) for _ in range(3))
-        fusion.add_output(tf.relu(a @ b) @ c)
-    return fusion
-
-
-def scaled_first() -> tf.Fusion:
-    with tf.Fusion() as fusion:
-        q, k, v = (tf.define_tensor(["M", 64], dtype=tf.bfloat16) for _ in range(3))
-        fusion.add_output(tf.scaled_dot_product_attention(q * 2.0, k, v))
-    return fusion
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (single, "the number of matrix products is 1, not 2"),
-        (chained, "16-bit floats"),
-        (scaled_first, "not inputs"),
-        (lambda: attention(40), "heads of 40"),
-        (lambda: attention(heads=("A", "B", "C", "D")), "4 batch axes"),
-        (lambda: attention(heads=(4,), key_heads=(2,), sizes=(3, "N"), enable_gqa=True), "digits of several axes"),
-    ],
-)
-def test_what_it_refuses(make: Callable[[], tf.Fusion], reason: str) -> None:
-    with pytest.raises(UnsupportedError, match=reason):
-        find(make())
 
 
 @pytest.mark.parametrize("schedule", [tf.schedulers.attention, tf.schedulers.back_to_back], ids=lambda s: s.__name__)

@@ -8,8 +8,8 @@ import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.figures import AttentionFigures
 from taskfuse.schedulers import AttentionConfig
-from taskfuse.schedulers.attention import find
 from taskfuse.schedulers.attention_cost import planned, planned_chunks
+from taskfuse.schedulers.attention_math import find
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import H100, H200
 from tests.schedulers.attentions import attention
@@ -50,28 +50,14 @@ def test_tiles_that_blocks_claim_take_shared_memory() -> None:
         tf.schedulers.attention(causal(), AttentionConfig(2, 192, 2, blocks=132))
 
 
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ((4, 64, 2), "4 warpgroups"),
-        ((1, 40, 2), "chunks of 40"),
-        ((1, 64, 0), "stages is 0"),
-        ((1, 64, 2, 3), "clusters of 3"),
-        ((1, 64, 2, 2, 7), "7 blocks in clusters of 2"),
-        ((1, 64, 2, 2, 0, 1, 0, 2), "2 blocks of a multiprocessor, in clusters"),
-    ],
-)
-def test_parameters(fields: tuple[int, ...], reason: str) -> None:
-    with pytest.raises(UnsupportedError, match=reason):
-        AttentionConfig(*fields)
-
-
-def test_products_ahead_and_turns_need_two() -> None:
-    with pytest.raises(UnsupportedError, match="turns of 1 warpgroup"):
-        AttentionConfig(1, in_turn=True)
-    with pytest.raises(UnsupportedError, match="values are released one chunk late, with 1 stage"):
-        AttentionConfig(stages=1, is_pipelined=True)
-    assert AttentionConfig(2, is_pipelined=True, in_turn=True).words.endswith(", products ahead, in turn")
+def test_parts_of_columns_that_do_not_fit() -> None:
+    for config, reason in (
+        (AttentionConfig(2, 64, 2), "a warpgroup has 512 columns"),
+        (AttentionConfig(3, 64, 2, parts=3), "3 parts of 512 columns are no multiples of 64"),
+        (AttentionConfig(2, 64, 2, parts=2), "a block needs 353280 bytes of Shared memory"),  # keys and values are apart
+    ):
+        with pytest.raises(UnsupportedError, match=reason):
+            tf.schedulers.attention(attention(576, 512), config)
 
 
 @pytest.mark.parametrize(

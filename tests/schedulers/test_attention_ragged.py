@@ -14,7 +14,7 @@ from taskfuse.errors import SimulationError, UnsupportedError
 from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedulers import AttentionConfig
-from taskfuse.schedulers.attention import find
+from taskfuse.schedulers.attention_math import find
 from tests.ops.attended import attended, cuts, paged, random
 from tests.proofs import proved
 from tests.schedulers.raggeds import paged_attention, varlen_attention

@@ -5,7 +5,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.ir.expr import Reduction
 from taskfuse.schedule.parts import Parts
-from taskfuse.schedulers.attention import find
+from taskfuse.schedulers.attention_math import find
 from taskfuse.schedulers.back_to_back import find as find_chain
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.schedulers.walks import walks, walks_apart
