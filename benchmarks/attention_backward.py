@@ -91,7 +91,7 @@ def walks(case: Case, sweep: int, given: Sequence[tuple[int, ...]]) -> dict[str,
     whole = fusion(case)
     form = walks_apart(whole, present())
     found: dict[str, Callable[[], object]] = {}
-    for walk in walks_alone(whole if form is None else form.fusion):
+    for walk, *_ in walks_alone(whole if form is None else form.fusion):
         alternatives = tf.schedulers.back_to_back(copy_fusion(walk)[0]).alternatives
         every = [(o.config, f"expected {o.us:.0f} us, ") for o in alternatives[: 1 + sweep]]
         every += [(tf.schedulers.BackToBackConfig(*fields), "") for fields in given]

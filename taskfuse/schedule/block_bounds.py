@@ -35,6 +35,7 @@ from taskfuse.ir.scalar import (
     lt,
     maximum,
     minimum,
+    private,
     prove,
     range_where,
     select,
@@ -165,8 +166,8 @@ def terms_of_chunks(expr: Reduction, axis: int, chunks: int, walk: BlockWalk) ->
     if row is None:
         return None
     name, extent = str(iteration_symbol(chunks)), tv.root[axis].extent
-    block, blocks = sym("block"), ceildiv(extent, walk.rows)
-    facts = tv.fusion.facts().with_range("block", 0, blocks - 1).with_range(name, 0, walk.steps - 1)
+    block, blocks = private("block"), ceildiv(extent, walk.rows)
+    facts = tv.fusion.facts().with_range(block.name, 0, blocks - 1).with_range(name, 0, walk.steps - 1)
     at: dict[str, Expr] = {name: sym(name) * walk.chunk}
     low, high = ZERO, blocks
     for is_end in (False, True):
@@ -177,7 +178,7 @@ def terms_of_chunks(expr: Reduction, axis: int, chunks: int, walk: BlockWalk) ->
         low, high = (low, minimum(high, bound)) if is_end else (bound, high)
     of_block: dict[str, Expr] = {str(iteration_symbol(row)): block * walk.rows}
     start, end = (simplify(substitute(e, of_block), facts) for e in (walk.start, walk.end))
-    known = {"block", name, *tv.fusion.dims}
+    known = {block.name, name, *tv.fusion.dims}
     if any(not integers_of(e) <= known for e in (low, high, start, end)):
         return None
     first, behind = range_where(and_(le(low, block), lt(block, high)), name)

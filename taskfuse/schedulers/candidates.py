@@ -22,14 +22,12 @@ from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.roofline import roofline
-from taskfuse.schedulers.schedule import Chosen, Offer, Option, Scheduler, Sizes, expendable
+from taskfuse.schedulers.schedule import SANE, Chosen, Offer, Option, Scheduler, Sizes, expendable
 from taskfuse.target import Target
 
 T = TypeVar("T")
 MOST_PARAMETERS = 4
 """If the kernel of a scheduler's first parameters is not proved or far from its roofline: how many other parameters are tried before the next scheduler."""
-COMPARED = 2.0
-"""If the kernel of a leading scheduler is expected to take this many times its roofline, the first of the others is asked, too."""
 INTERNAL = "internal error"
 """The prefix of reasons that are faults of a scheduler."""
 
@@ -163,9 +161,9 @@ class Candidates:
         return self._first
 
     def _compare(self, leading: Offer) -> None:
-        """Take the first offer of the other schedulers before a leading one that is slower, if this one is far from the roofline: tiles of a product with few
-        rows and columns are nearly empty, and a factor that is computed may be a vector's only."""
-        if not self._is_slow(leading.us):
+        """Take the first offer of the other schedulers before a leading one that is slower, if this one is far from the roofline, as tiles of a product with
+        few rows and columns are nearly empty, or says that others may be faster."""
+        if not (leading.is_contested or self._is_slow(leading.us)):
             return
         other = next(self._others, None)
         if isinstance(other, Offer) and other.us < leading.us:
@@ -181,7 +179,7 @@ class Candidates:
             extent = Sizes(self._fusion, self._settings["sizes"], self._settings["target"])
             failure(lambda: bound.append(roofline(self._fusion, extent)))
             self._bound = bound[-1]
-        return us > COMPARED * self._bound
+        return us > SANE * self._bound
 
     @_head.setter
     def _head(self, head: Candidate | Offer | None) -> None:

@@ -252,9 +252,8 @@ def _packing(fusion: Fusion, read: Read, reader: TensorView) -> int | None:
     """How many neighbors along the last axis read one element, if each otherwise reads that at its own place."""
     if is_aligned(read, reader):
         return 1
-    *rows, last = read.index
-    match last:
-        case FloorDiv(a=whole, b=Const(count)) if len(read.index) == len(reader.root) and iteration_position(whole) == len(rows):
+    match read.index:
+        case (*rows, FloorDiv(a=whole, b=Const(count))) if len(read.index) == len(reader.root) and iteration_position(whole) == len(rows):
             is_row = all(iteration_position(e) == k and n is a.extent for k, (e, n, a) in enumerate(zip(rows, read.tensor.shape, reader.root, strict=False)))
             is_whole = simplify(read.tensor.shape[-1] * count - reader.root[-1].extent, fusion.facts()) is ZERO
             return count if is_row and is_whole else None

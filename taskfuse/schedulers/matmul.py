@@ -16,12 +16,13 @@ from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, transposes
 from taskfuse.ir.scalar import is_multiple
+from taskfuse.ir.storage import reads_of
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import half_tiles, ragged_tiles
 from taskfuse.schedulers.config import SPAN, BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate
-from taskfuse.schedulers.factors import Operand
+from taskfuse.schedulers.factors import Operand, step_along
 from taskfuse.schedulers.first_rows import has_first_rows
 from taskfuse.schedulers.instructions import cost
 from taskfuse.schedulers.loads import told
@@ -119,7 +120,8 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
     check_call(fusion, "matmul", None, MatmulConfig)
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
     plan = _planned(fusion if ragged is None else ragged_tiles.stored_by_tiles(fusion), sizes, target, False, ragged)
-    return Offer(plan.alternatives[0].us, partial(matmul, sizes=sizes, target=target))
+    is_contested = plan.of(plan.alternatives[0].config).problem.prologue is not None  # of a vector, threads that multiply compute the factor as well
+    return Offer(plan.alternatives[0].us, partial(matmul, sizes=sizes, target=target), is_contested=is_contested)
 
 
 class Way(NamedTuple):
@@ -357,7 +359,14 @@ def _prologue_work(fusion: Fusion, factor: Operand, target: Target) -> float:
         case [Pointwise(op=op) as only] if op.cpp.pair is not None and only.output.dtype is factor.tensor.dtype:
             return cost(only) / 2
         case _:
-            return _work(fusion, factor.prologue) + target.products.converted_instructions
+            loads = _loads_beside(fusion, factor) * target.products.fragment_element_cycles
+            return _work(fusion, factor.prologue) + loads + target.products.converted_instructions
+
+
+def _loads_beside(fusion: Fusion, factor: Operand) -> int:
+    """Loads for each element of a computed factor: of inputs beside its own that have another element for its neighbor along k."""
+    reads = [(r, tv) for tv in factor.prologue for r in reads_of(fusion, tv) if r.tensor.is_input and r.tensor is not factor.tensor]
+    return sum(any(step_along(e, tv.ndim - 1, fusion.facts()) not in (0, None) for e in r.index) for r, tv in reads)
 
 
 def _access(factors: Sequence[Operand]) -> int:

@@ -197,12 +197,14 @@ class Offer:
         make: makes the schedule of a copy of that fusion, or raises :class:`UnsupportedError`; then the copy is of no further use.
         given: the same for given parameters; ``None``: the scheduler itself has to be called, which tries them on a copy first.
         is_exact: the schedule has the same time, and only a fault of taskfuse refuses it.
+        is_contested: a scheduler of another kind may be faster, although this one is not far from the roofline.
     """
 
     us: float
     make: Callable[[Fusion], Chosen[Any]]
     given: Callable[[Any], Callable[[Fusion], Chosen[Any]]] | None = None
     is_exact: bool = field(default=False, kw_only=True)
+    is_contested: bool = field(default=False, kw_only=True)
 
 
 class Memo:

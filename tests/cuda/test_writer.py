@@ -78,7 +78,7 @@ def test_a_statement_that_is_one_call() -> None:
         ("64*blockIdx.x + 2*i - threadIdx.x", "int64", "(float)(64 * blockIdx_x - threadIdx_x) + (float)(2 * i)"),
         ("64*blockIdx.x + 2*i - threadIdx.x + 8388608", "int32", "(float)(64 * blockIdx_x - threadIdx_x + 8388608) + (float)(2 * i)"),
         ("64*blockIdx.x + 2*i - threadIdx.x + 16777216", "int64", "(float)(long long)(64 * blockIdx_x + 2 * i - threadIdx_x + 16777216)"),
-        ("64*blockIdx.x + 2*i - threadIdx.x", "int8", "(float)((signed char)(long long)(64 * blockIdx_x + 2 * i - threadIdx_x))"),
+        ("64*blockIdx.x + 2*i - threadIdx.x", "int8", "float_of_char(((signed char)(long long)(64 * blockIdx_x + 2 * i - threadIdx_x)))"),
         ("2*i", "int64", "(float)(long long)(2 * i)"),
         ("64*blockIdx.x - threadIdx.x", "int64", "(float)(long long)(64 * blockIdx_x - threadIdx_x)"),
         ("64*blockIdx.x + 2*w - threadIdx.x", "int64", "(float)(long long)(64 * blockIdx_x + 2 * w - threadIdx_x)"),
