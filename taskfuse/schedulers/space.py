@@ -14,7 +14,7 @@ from taskfuse.ir.axes import Axis, iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Fold, Gather, MathExpr, Pointwise, Read, Reduction, Scan, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, is_multiple, substitute
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, integers_of, is_multiple, substitute
 from taskfuse.ir.storage import has_code, needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.drop_axes import free_axes
@@ -292,7 +292,7 @@ def _last_elsewhere(keys: Keys, fusion: Fusion, axes: dict[TensorView, dict[Key,
 def _steps_one(read: Read, position: int) -> bool:
     """True if the second element along an axis of the reader is the neighbor of the first in memory."""
     name = str(iteration_symbol(position))
-    first, second = ([substitute(e, {n: ONE if n == name and k else ZERO for n in e.free}) for e in read.index] for k in (0, 1))
+    first, second = ([substitute(e, {n: ONE if n == name and k else ZERO for n in integers_of(e)}) for e in read.index] for k in (0, 1))
     return bool(first) and first[:-1] == second[:-1] and second[-1] - first[-1] is ONE
 
 

@@ -43,3 +43,12 @@ def test_groups_of_rows_of_an_input_are_read_in_vectors() -> None:
     kernel = tf.lower(fusion)
     proved(kernel)
     assert "width 4" in str(kernel)
+
+
+def test_places_that_a_table_tells_are_no_steps_along_an_axis() -> None:
+    """The matrix of each row of a grouped product: where the next element of a row lies is asked of the integers of its index alone."""
+    with tf.Fusion("table") as fusion:
+        a, b = tf.define_tensor([64, 64], dtype=tf.bfloat16, name="a"), tf.define_tensor([3, 64, 64], dtype=tf.bfloat16, name="b")
+        fusion.add_output(tf.logical_not(tf.neg(tf.grouped_matmul_aligned(a, b, tf.table("t0", 4, 64, tf.int64), tile=64))))
+    tf.schedulers.normalization(fusion)
+    proved(tf.lower(fusion))
