@@ -96,7 +96,9 @@ class Agent:
 
     def part(self, lanes: Lanes, pc: int, joins: tuple[Join, ...]) -> Agent:
         """An agent for some of the threads."""
-        return Agent(self.host, self.block, lanes, pc, dict(self.env), joins)
+        made = Agent(self.host, self.block, lanes, pc, dict(self.env), joins)
+        made.torn = self.torn
+        return made
 
 
 Instruction = Callable[[Agent], Signal | None]

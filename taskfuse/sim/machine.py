@@ -319,8 +319,11 @@ class Machine:
         raise self.error(fault, agent.block, pc, thread) from None
 
     def _reunite(self, agent: Agent, pc: int, reason: str) -> Signal:
-        """Parts of a warp that went on alone are one agent again at an instruction that takes all of it: those that come first wait for the last."""
-        rest = [a for a, at, _ in self.waiting.values() if at == pc and a.block is agent.block and a.joins == agent.joins and a.env == agent.env]
+        """Parts of a warp that went on alone are one agent again at an instruction that takes all of it: those that come first wait for the last.
+
+        A part that came to a branch alone has no join at its end, or another than the rest: the whole has the joins of one part, and leaves the others.
+        """
+        rest = [a for a, at, _ in self.waiting.values() if at == pc and a.block is agent.block and a.env == agent.env]
         lanes = self.table.union([agent.lanes, *(a.lanes for a in rest)])
         if agent.detours or any(a.detours or not a.torn for a in rest) or not lanes.has_whole_units(WARP):
             return self.block(agent, pc, lambda: reason)
@@ -329,9 +332,12 @@ class Machine:
         for other in rest:
             del self.waiting[other]
         self.alive -= len(rest)
-        for outer in agent.joins:
-            outer.live -= len(rest)
-        agent.lanes, agent.pc, agent.torn = lanes, pc, False
+        first, *others = sorted((agent, *rest), key=lambda a: -len(a.joins))
+        for join in (j for a in others for j in a.joins):
+            join.live -= 1
+            if join not in first.joins:
+                self._settle(join)
+        agent.lanes, agent.pc, agent.torn, agent.joins = lanes, pc, False, first.joins
         agent.order = (agent.block.number, lanes.first)
         return Signal.POINT
 

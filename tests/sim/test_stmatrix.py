@@ -60,6 +60,18 @@ def test_parts_of_a_warp_with_cursors_of_their_own_come_together_behind_a_barrie
     run_all(k, [X], np.stack([expected, expected]))
 
 
+def test_parts_of_two_warps_that_came_to_a_branch_apart_come_together_in_it() -> None:
+    """Lane 0 of a warp waits for others of the next one, which go on without both first lanes: at the branch each pair of parts splits for itself."""
+    role = "IF threadIdx.x == 0:\n  IF threadIdx.y == 0:\n    WAIT m[0] parity 0\nIF threadIdx.x > 0:\n  IF threadIdx.y == 1:\n    ARRIVE m[0]\n"
+    store = next(line for line in BODY.splitlines() if line.startswith("STMATRIX"))
+    arm = f"  WAIT m[0] parity 0\n  {store}"  # one that waits: its threads split
+    body = replaced(BODY, store, f"{role}IF threadIdx.y == 0:\n{arm}\nELSE:\n{arm}")
+    start = "IF threadIdx.x == 0 && threadIdx.y == 0:\n  INIT m[0] count 31\nSYNC block\n"
+    k = kernel(start + body, *DECLARATIONS, "MBARRIER m[1]", outputs="y: float16[2, 4, 64]", block="(32, 2, 1)")
+    expected = (128 * np.arange(4)[:, None] + np.arange(64)).astype(np.float16)
+    run_all(k, [X], np.stack([expected, expected]))
+
+
 def test_a_torn_warp_that_cannot_come_together() -> None:
     body = replaced(BODY, "STMATRIX", "IF threadIdx.x == 0 && threadIdx.y == 0:\n  WAIT m[0] parity 0\nSTMATRIX")
     start = "IF threadIdx.x == 0 && threadIdx.y == 0:\n  INIT m[0] count 32\nSYNC block\n"
