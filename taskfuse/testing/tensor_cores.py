@@ -113,8 +113,8 @@ class TensorCores:
             kept = [k for k, a in enumerate(tv.loop) if not a.is_reduction]
             if kept and self.chooser.chance(80):
                 at = self.chooser.pick(kept)
-                self.recorder.attempt(tv, "split", at, 32)
-                self.recorder.attempt(tv.axis(at + 1), "parallelize", X)
+                if self.recorder.attempt(tv, "split", at, 32) is not None:
+                    self.recorder.attempt(tv.axis(at + 1), "parallelize", X)
 
     # -- parameters -----------------------------------------------------------------------------------------------------------------
 
