@@ -10,7 +10,7 @@ from __future__ import annotations
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.contraction import computes
-from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read
+from taskfuse.ir.expr import FirstValid, MathExpr, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE
@@ -19,6 +19,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.factors import made_of_inputs
 from taskfuse.schedulers.script import Script
 
 
@@ -41,30 +42,11 @@ def _is_elsewhere(fusion: Fusion, expr: MathExpr, operand: object) -> bool:
     if not isinstance(operand, Read):
         return False
     read = resolve(fusion, operand)
-    made = _made_for(fusion, expr, read.tensor)
-    if not made or read.valid is not TRUE:
+    made = made_of_inputs(fusion, read.tensor)
+    if not made or read.valid is not TRUE or any(u is not expr and not among(u.output, made) for tv in made for u in storage_uses(fusion, tv)):
         return False
     inside = [(r, tv) for tv in made for r in storage_reads(fusion, _definition(fusion, tv)) if not r.tensor.is_input]
     return not is_whole(expr, read, own_index(fusion, expr, read)) or not all(is_aligned(r, tv) for r, tv in inside)
-
-
-def _made_for(fusion: Fusion, expr: MathExpr, tv: TensorView) -> list[TensorView]:
-    """The elementwise functions that make a factor of inputs, readers first; none if something else reads one of them."""
-    made: list[TensorView] = []
-    pending = [tv]
-    while pending:
-        tv = pending.pop(0)
-        if tv.is_input or among(tv, made):
-            continue
-        own = fusion.definition(tv)
-        if not isinstance(own, Pointwise | FirstValid) or tv.is_output:
-            return []
-        made.append(tv)
-        reads = storage_reads(fusion, own)
-        if any(r.valid is not TRUE and r.tensor.is_input for r in reads):
-            return []
-        pending += [r.tensor for r in reads]
-    return made if all(u is expr or among(u.output, made) for t in made for u in storage_uses(fusion, t)) else []
 
 
 def _move(script: Script, product: TensorView, operand: int) -> None:

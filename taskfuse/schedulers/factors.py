@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from math import lcm
 
 from taskfuse.ir import atoms
 from taskfuse.ir.axes import iteration_position, iteration_symbol
@@ -12,7 +13,7 @@ from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read, Reduction, p
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, FloorDiv, and_, is_multiple, simplify, substitute, sym
-from taskfuse.ir.storage import reads_of, resolve, storage_reads, storage_uses
+from taskfuse.ir.storage import reads_of, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.elementwise import is_aligned
@@ -221,26 +222,40 @@ def prologue_of(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
     They read one input, and each other, at their own places, or an element of it that several neighbors along the last axis are packed in; and other inputs
     anywhere, such as a scale of a group of elements.
     """
+    made = made_of_inputs(fusion, tv)
+    reads = [(r, by) for by in made for r in reads_of(fusion, by)]
+    if not made or any(not (_is_computed(r) if r.tensor.is_input else is_aligned(r, by)) for r, by in reads):
+        return ()
+    uses = {by: storage_uses(fusion, by) for by in made}
+    if len(uses[made[0]]) > 1 or any(not among(u.output, made) for by in made[1:] for u in uses[by]) or _source(fusion, made) is None:
+        return ()
+    return tuple(e.output for e in fusion.exprs() if among(e.output, made))
+
+
+def made_of_inputs(fusion: Fusion, tv: TensorView) -> list[TensorView]:
+    """A tensor and those of which it is computed, it first, if elementwise functions compute it of inputs; none if something else does, or it is stored."""
     made: list[TensorView] = []
     pending = [tv]
     while pending:
         tv = pending.pop()
-        expr = fusion.definition(tv)
-        if not isinstance(expr, Pointwise | FirstValid) or tv.is_output:
-            return ()
+        if tv.is_input or among(tv, made):
+            continue
+        reads = reads_of(fusion, tv)
+        if not isinstance(fusion.definition(tv), Pointwise | FirstValid) or tv.is_output or any(r.valid is not TRUE and r.tensor.is_input for r in reads):
+            return []
         made.append(tv)
-        for read in storage_reads(fusion, expr):
-            if read.tensor.is_input:
-                if read.valid is not TRUE or not _is_computed(read):
-                    return ()
-            elif not is_aligned(read, tv):
-                return ()
-            elif not among(read.tensor, [*made, *pending]):
-                pending.append(read.tensor)
-    uses = {tv: storage_uses(fusion, tv) for tv in made}
-    if len(uses[made[0]]) > 1 or any(not among(u.output, made) for tv in made[1:] for u in uses[tv]) or _source(fusion, made) is None:
-        return ()
-    return tuple(e.output for e in fusion.exprs() if among(e.output, made))
+        pending += [r.tensor for r in reads]
+    return made
+
+
+def whole_span(size: int, packed: int, multiplied: int) -> int:
+    """Elements of k in whole rows of the swizzle of both factors.
+
+    Args:
+        size: bytes of an element of which one is computed, which has ``packed`` of its elements.
+        multiplied: bytes of an element of the other.
+    """
+    return lcm(SPAN // size * packed, SPAN // multiplied)
 
 
 def _is_computed(read: Read) -> bool:
@@ -287,7 +302,7 @@ def _through_registers(
     if not is_row_major or size not in COMPUTED_BYTES or last.dtype.itemsize != LDMATRIX_BYTES or not is_bulk(source, facts):
         reason = f"the factor {last.name} is computed, and {source!r} is not rows of k, of at most 32 bits, that bulk copies bring"
         raise refuse(fusion, "matmul", reason, "compute it in a separate fusion, or pass it as an input")
-    span = max(SPAN // size * packed, SPAN // last.dtype.itemsize)
+    span = whole_span(size, packed, last.dtype.itemsize)
     if not is_multiple(axes.extent(axes.k), span, facts):
         reason = f"the factor {last.name} is computed, and of zeros behind the end of k = {axes.extent(axes.k)}, too"
         raise refuse(fusion, "matmul", reason, f"make k a multiple of {span}")

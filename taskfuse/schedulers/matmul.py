@@ -19,10 +19,10 @@ from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.storage import reads_of
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers import half_tiles, ragged_tiles
-from taskfuse.schedulers.config import SPAN, BlockCounts, MatmulConfig, ProductCounts
+from taskfuse.schedulers.config import BlockCounts, MatmulConfig, ProductCounts
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate
-from taskfuse.schedulers.factors import Operand, step_along
+from taskfuse.schedulers.factors import Operand, step_along, whole_span
 from taskfuse.schedulers.first_rows import has_first_rows
 from taskfuse.schedulers.instructions import cost
 from taskfuse.schedulers.loads import told
@@ -349,8 +349,8 @@ def _whole_steps(fusion: Fusion, product: MatrixProduct) -> tuple[int, ...]:
 
 
 def _span(product: MatrixProduct) -> int:
-    """Elements of k in rows of the swizzle of both factors."""
-    return max(SPAN // operand.tensor.dtype.itemsize * operand.packed for operand in (product.a, product.b))
+    """See :func:`whole_span`."""
+    return whole_span(product.a.tensor.dtype.itemsize, product.a.packed, product.b.tensor.dtype.itemsize)
 
 
 def _prologue_work(fusion: Fusion, factor: Operand, target: Target) -> float:

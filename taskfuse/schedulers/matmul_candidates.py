@@ -68,7 +68,8 @@ NARROW_ACCUMULATORS = 160
 """Accumulators of a thread beside one input of an epilogue that lacks rows or columns, where one output is staged: of 96 kernels with a bias or a factor of
 rows in bfloat16 and float32, four functions, and extents that tiles divide, that they do not, and symbolic ones, none spilled; with 176 all did."""
 MOST_COMPUTING = 2
-"""Warpgroups that share a tile whose factor is computed of elements of other widths: with three, 192 x 8, 64, 96 and 112 took 1.5 to 4 times their estimate."""
+"""Warpgroups that share a tile whose factor is computed of elements of other widths: with three, 192 x 64, 96 and 112 took 1.5 to 2.5 times
+their estimate (``benchmarks/results/narrow_weights.txt``)."""
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""

@@ -323,7 +323,11 @@ class Machine:
 
         A part that came to a branch alone has no join at its end, or another than the rest: the whole has the joins of one part, and leaves the others.
         """
-        rest = [a for a, at, _ in self.waiting.values() if at == pc and a.block is agent.block and a.env == agent.env]
+        here = [a for a, at, _ in self.waiting.values() if at == pc and a.block is agent.block and a.env == agent.env]
+        rest, warps = list[Agent](), set((agent.lanes.ids // WARP).tolist())
+        while (found := next((a for a in here if a not in rest and not warps.isdisjoint((a.lanes.ids // WARP).tolist())), None)) is not None:
+            rest.append(found)
+            warps.update((found.lanes.ids // WARP).tolist())
         lanes = self.table.union([agent.lanes, *(a.lanes for a in rest)])
         if agent.detours or any(a.detours or not a.torn for a in rest) or not lanes.has_whole_units(WARP):
             return self.block(agent, pc, lambda: reason)

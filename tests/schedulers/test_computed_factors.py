@@ -89,6 +89,13 @@ def test_the_choice() -> None:
     assert len(tf.compile(fusion("int4", 4096, 4096, 4096), "sim").kernels) == 2
 
 
+def test_neighbors_in_a_byte_load_it_once() -> None:
+    """Each element loads its own byte in kernel IR; NVRTC sees that two of them are one: 64 bytes of a step of 64 x 256 for each of 128 threads."""
+    made = one_kernel(fusion("int4"))
+    tf.schedulers.matmul(made, SMALL)
+    assert tf.lower(made).sass("sm_90a").count("LDS.U8") == 64
+
+
 def test_no_other_form() -> None:
     """Where something else reads the factor, or nothing is at other points."""
     assert compute_where_multiplied(fusion("rows")) is None

@@ -5,7 +5,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers.contraction import find
-from taskfuse.schedulers.factors import prologue_of
+from taskfuse.schedulers.factors import prologue_of, whole_span
 from tests.schedulers.fusions import Build
 from tests.schedulers.tried import built
 
@@ -90,3 +90,8 @@ def test_refusals(build: Build) -> None:
         find(fusion)
     assert REFUSED[build] in caught.value.message
     assert caught.value.help
+
+
+def test_steps_are_whole_rows_of_the_swizzle_of_both_factors() -> None:
+    """Of 16 bits; of bytes; of two, and of eight in a word; of three in a word, where neither row is a whole number of the other."""
+    assert [whole_span(*of, 2) for of in ((2, 1), (1, 1), (4, 1), (1, 2), (4, 8), (4, 3))] == [64, 128, 64, 256, 256, 192]
