@@ -95,6 +95,8 @@ class ProductFigures:
         finish_us: time of a grid barrier and of the sum of partial results after it. Assumed, not measured.
         access_cycles: cycles per access of each thread of a copying role; fitted to 4096 x 4096 x (4092, 4090, 4089) in bfloat16 on an H200, with accesses of
             8, 4 and 2 bytes (``benchmarks/results/product_figures.txt``).
+        computing_warpgroups: the most that share a tile whose factor is computed of elements of other widths than are multiplied: with three, tiles of 192 x
+            64, 96 and 112 took 1.5 to 2.5 times their estimate (``benchmarks/results/narrow_weights.txt``).
         fragment_cycles: cycles from the arrival of a slot to the first product of a factor that is computed in registers, without those of elements.
         fragment_part_cycles: further cycles for each part of a step, where the products of one part are in flight while the next is computed.
         fragment_element_cycles: cycles per element of a thread that passes through registers, beside the instructions that compute it.
@@ -170,6 +172,7 @@ class ProductFigures:
     column_part_cycles: float = 250
     finish_us: float = 5.0
     access_cycles: float = 40
+    computing_warpgroups: int = 2
     fragment_cycles: float = 126
     fragment_part_cycles: float = 21
     fragment_element_cycles: float = 4.1

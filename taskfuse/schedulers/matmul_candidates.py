@@ -67,9 +67,6 @@ are no multiple of 64 with n contiguous. Of 388 with 8-bit and tf32 factors two 
 NARROW_ACCUMULATORS = 160
 """Accumulators of a thread beside one input of an epilogue that lacks rows or columns, where one output is staged: of 96 kernels with a bias or a factor of
 rows in bfloat16 and float32, four functions, and extents that tiles divide, that they do not, and symbolic ones, none spilled; with 176 all did."""
-MOST_COMPUTING = 2
-"""Warpgroups that share a tile whose factor is computed of elements of other widths: with three, 192 x 64, 96 and 112 took 1.5 to 2.5 times
-their estimate (``benchmarks/results/narrow_weights.txt``)."""
 GROUPS = (1, 2, 4, 8, 16)
 RESIDENTS = (2, 3, 4)
 """Blocks of a multiprocessor, where there are more tiles than multiprocessors, and few steps between one epilogue and the next."""
@@ -90,7 +87,7 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
             continue
         if problem.blocks is not None and (kind is MatmulKind.PINGPONG or cluster > 1):
             continue
-        if warpgroups > MOST_COMPUTING and problem.counts.row_bytes not in (0, problem.itemsize):
+        if warpgroups > problem.target.products.computing_warpgroups and problem.counts.row_bytes not in (0, problem.itemsize):
             continue
         taken = tile_m * tile_n // (WARPGROUP * warpgroups)
         is_narrow = problem.has_one_narrow_side and taken <= NARROW_ACCUMULATORS
