@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from taskfuse.check.ranges import Span, terms_of
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, const
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sym, const, simplify
+
+Simplifier = Callable[[Expr], Expr]
+"""Gives an equal expression, under what is known where the expression has its value."""
 
 
 def most_of(digits: list[tuple[Expr, Expr, list[Expr]]], choice: int) -> Expr:
@@ -26,24 +29,37 @@ def quotients_in(e: Expr) -> Iterator[tuple[Expr, int, Expr]]:
                 pass
 
 
-def composed(equations: list[tuple[Expr, Expr]]) -> list[tuple[Expr, Expr]]:
-    """Equations, and those of dividends: two numbers with equal quotients and equal remainders are equal."""
+def composed(equations: list[tuple[Expr, Expr]], left: Simplifier = simplify, right: Simplifier = simplify) -> list[tuple[Expr, Expr]]:
+    """Equations, and those of dividends: two numbers with equal quotients and equal remainders are equal.
+
+    Args:
+        left, right: for expressions of either side.
+    """
     found = list(equations)
     for x, y in found:
         for low_x, low_y in equations:
             if x is not y or low_x is not low_y:
-                wholes = dict(_dividends(y, low_y))
-                found += [(whole, wholes[k]) for k, whole in _dividends(x, low_x) if k in wholes]
+                wholes = dict(_dividends(y, low_y, right))
+                found += [(whole, wholes[k]) for k, whole in _dividends(x, low_x, left) if k in wholes]
     return found
 
 
-def _dividends(quotient: Expr, remainder: Expr) -> Iterator[tuple[int, Expr]]:
-    """``k`` and ``b + k*r`` for each term ``b//k`` of a sum ``b//k + r`` of which ``b % k`` is the remainder; ``b`` may be a quotient ``a//n`` itself."""
+def _dividends(quotient: Expr, remainder: Expr, simpler: Simplifier) -> Iterator[tuple[int, Expr]]:
+    """``k`` and ``k*quotient + remainder``, without the remainder ``b % k``: ``b + k*r`` where the quotient is ``b//k + r``.
+
+    ``b`` may be a quotient ``a//n`` itself, and the quotient written without ``b``, as bounds of what ``b`` is made of allow: ``(1024*i + 16*j + t) // 48`` is
+    ``(64*i + j) // 3`` for ``0 <= t < 16``.
+    """
     match remainder:
-        case Mod(_, Const(value=k)) if k > 0:
+        case Mod(b, Const(value=k)) if k > 0:
+            is_told = False
             for a, divisor, _ in quotients_in(quotient):
-                if divisor % k == 0 and remainder is (b := a // (divisor // k)) % k:
-                    yield k, b + (quotient - a // divisor) * k
+                if divisor % k == 0 and remainder is (part := a // (divisor // k)) % k:
+                    is_told = True
+                    yield k, part + (quotient - a // divisor) * k
+            rest = const(0) if is_told else simpler(quotient - b // k)
+            if not is_told and all(isinstance(term, Sym) for term, _ in terms_of(rest)[0]):
+                yield k, b + rest * k
         case _:
             pass
 

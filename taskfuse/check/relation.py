@@ -8,6 +8,7 @@ accesses never touch one element.
 
 from __future__ import annotations
 
+from functools import partial
 from math import gcd
 
 from taskfuse.check.accesses import Use
@@ -82,7 +83,8 @@ class Relation:
             return
         unsolved = [n for n in (*THREAD_NAMES, *BLOCK_NAMES) if n not in self.equal]
         if a.buffer == b.buffer:
-            equations = composed([(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None])
+            equations = [(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None]
+            equations = composed(equations, partial(simplify, facts=self.a.facts), partial(simplify, facts=self.b.facts))
         else:
             equations = []
         if enough is not None:  # what may tell it soonest first

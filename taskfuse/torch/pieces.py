@@ -7,13 +7,16 @@ where the fewest tensors cross.
 **Bundles.** A launch has a price, and a small kernel leaves most of a GPU idle. Small parts of one level and step do not depend on one another (a path from
 one to another would raise one of the two), so some of them are a convex region, too: kernels of its own, side by side in one launch
 (:mod:`taskfuse.schedulers.beside`). Only parts are put together whose results are numbers, or are read by nothing in the graph, as new parameters are: others
-would be in memory for longer than they need be.
+would be in memory for longer than they need be. A bundle is full when a launch is little beside it: each part more takes time to prove and to compile, which
+equal bundles take once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from operator import getitem
+from typing import Final
 
 import torch
 from torch.fx import Node
@@ -27,6 +30,8 @@ from taskfuse.torch.fates import GraphPartition, NodeKind, elements, mutates
 MOST_BESIDE, MOST_NODES = 32, 400
 """The most parts of a bundle, and the most nodes of several: each adds to what has to be proved and compiled, and the more there are, the less a launch
 matters. Bundles are compiled side by side."""
+FULL: Final = 4 * SMALL
+"""In launches: the time of a bundle to which no part is added."""
 
 
 def pieces(connected: Sequence[Sequence[Node]], plan: GraphPartition, most: int) -> list[list[Node]]:
@@ -41,15 +46,30 @@ def pieces(connected: Sequence[Sequence[Node]], plan: GraphPartition, most: int)
             else:
                 found += cut
     for parts in small.values():
-        bundle: list[Node] = []
-        count = 0
-        for part in sorted(_with_what_they_overwrite(parts, plan), key=_form):  # equal ones are scheduled once in a bundle
-            if bundle and (count == MOST_BESIDE or len(bundle) + len(part) > MOST_NODES):
-                found.append(bundle)
-                bundle, count = [], 0
-            bundle, count = [*bundle, *part], count + 1
-        found.append(bundle)
+        found += _bundles(_with_what_they_overwrite(parts, plan), plan)
     return found
+
+
+def _bundles(parts: Sequence[list[Node]], plan: GraphPartition) -> Iterator[list[Node]]:
+    """Small parts put together: equal ones, which are scheduled once in a bundle, and if they are many, in equal bundles."""
+    target = present()
+    bundle: list[Node] = []
+    count, us = 0, 0.0
+    for _, group in groupby(sorted(parts, key=_form), key=_form):
+        alike = list(group)
+        each = target.dram_us(_moved(alike[0], plan))
+        fill = max(min(MOST_BESIDE, MOST_NODES // len(alike[0]), int(FULL * target.launch_us / max(each, target.launch_us))), 1)
+        if len(alike) > fill:
+            share = -(-len(alike) // -(-len(alike) // fill))
+            yield from ([n for part in alike[k : k + share] for n in part] for k in range(0, len(alike), share))
+            continue
+        for part in alike:
+            if bundle and (count == MOST_BESIDE or len(bundle) + len(part) > MOST_NODES or us + each > FULL * target.launch_us):
+                yield bundle
+                bundle, count, us = [], 0, 0.0
+            bundle, count, us = [*bundle, *part], count + 1, us + each
+    if bundle:
+        yield bundle
 
 
 def _with_what_they_overwrite(parts: Sequence[list[Node]], plan: GraphPartition) -> list[list[Node]]:
@@ -97,8 +117,14 @@ def _is_light(part: Sequence[Node], plan: GraphPartition) -> bool:
     made = [n for n in part if any(user not in own for user in n.users)]
     if not all(elements(n) == 1 or all(user in own or user.op == "output" or mutates(user) for user in _readers(n, plan)) for n in made):
         return False
-    moved = sum(_bytes(n) for n in (*made, *_read_from_outside(part, plan)))
-    return target.dram_us(moved) <= SMALL * target.launch_us
+    return target.dram_us(_moved(part, plan)) <= SMALL * target.launch_us
+
+
+def _moved(part: Sequence[Node], plan: GraphPartition) -> int:
+    """The bytes that a part reads and writes."""
+    own = set(part)
+    made = (n for n in part if any(user not in own for user in n.users))
+    return sum(_bytes(n) for n in (*made, *_read_from_outside(part, plan)))
 
 
 def _form(part: Sequence[Node]) -> tuple[int, str]:

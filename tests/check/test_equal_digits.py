@@ -1,7 +1,10 @@
 """Arithmetic of digits, for equal indices."""
 
+from collections.abc import Callable
+from functools import partial
+
 from taskfuse.check.equal_digits import Span, composed, constant_of, degree_of, joined_rows, most_of, quotients_in, span_of_difference, terms_up_to
-from taskfuse.ir.scalar import Expr, const, parse_expr, sym
+from taskfuse.ir.scalar import Expr, Facts, const, parse_expr, simplify, sym
 
 A, B, C = sym("a"), sym("b"), sym("c")
 
@@ -34,3 +37,22 @@ def test_what_digits_can_make_up_for() -> None:
     assert span_of_difference((0, 3), (1, None)) == (None, 2)
     assert (degree_of(parse_expr("a*b*c + a")), degree_of(const(3))) == (3, 0)
     assert (constant_of(const(-3)), constant_of(A)) == (3, 0)
+
+
+def test_a_quotient_that_is_not_written_with_its_dividend() -> None:
+    """Bounds let ``(64*i + t) // 576`` be ``i//9``: with the remainders by 64, 3 and 3 it is the number again."""
+
+    def side(name: str) -> tuple[Expr, list[Expr], Callable[[Expr], Expr]]:
+        i, t = sym(name), sym(f"t_{name}")
+        simpler = partial(simplify, facts=Facts().with_range(t.name, 0, 63))
+        whole = 64 * i + t
+        return whole, [simpler(e) for e in (whole // 576 + 2, whole // 9 % 64, whole // 3 % 3, whole % 3)], simpler
+
+    (one, x, left), (two, y, right) = side("a"), side("b")
+    assert x[0] is A // 9 + 2
+    equations = list(zip(x, y, strict=True))
+    shift = 2 * 576
+    assert (one + shift, two + shift) in composed(equations, left, right)
+    assert (one + shift, two + shift) not in composed(equations)
+    without = [equations[0], (x[1], simplify(B % 32)), *equations[2:]]
+    assert not any(z is one + shift for z, _ in composed(without, left, right))

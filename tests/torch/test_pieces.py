@@ -40,6 +40,17 @@ def test_equal_parts_are_neighbors() -> None:
     assert [{tuple(n.meta["val"].shape) for n in nodes} for nodes in found] == [{(3, 4)}, {(2,)}]
 
 
+def test_many_equal_parts_are_equal_bundles() -> None:
+    """A launch is little beside ten of them, and equal bundles are compiled once."""
+
+    def results(*tensors: Any) -> list[Any]:
+        return [x.exp() for x in tensors]
+
+    inputs = [torch.empty(shape) for shape in [(1 << 22,)] * 12 + [(5,)]]
+    found = planned(traced(results, *inputs).graph, PartitionLimits("cpu")).regions
+    assert sorted(len(nodes) for nodes in found) == [1, 6, 6]
+
+
 def test_what_waits_for_a_norm_is_cut_from_it() -> None:
     """Sums of squares together, then their norm, then what is scaled by it, with the decay that nothing waits for."""
 
