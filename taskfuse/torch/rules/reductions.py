@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from taskfuse import ops
 from taskfuse.dtypes import bool_, int64
 from taskfuse.ir.scalar import const
 from taskfuse.ir.tensor import TensorView
 from taskfuse.torch.metadata import Refused
-from taskfuse.torch.rules.call import AtenCall, Made, converted, number, rule, widened
+from taskfuse.torch.rules.call import AtenCall, Made, Value, converted, number, rule, widened
 from taskfuse.torch.rules.one_place import sum_of_one_term
 
 SIMPLE: dict[str, Callable[..., TensorView]] = {
@@ -228,7 +228,7 @@ def index_selected(call: AtenCall) -> Made:
 def indexed(call: AtenCall) -> Made:
     """Elements at tensors of indices."""
     x, given = call.tensor("self"), call["indices"]
-    if any(isinstance(i, TensorView) and not i.dtype.is_integer for i in given):
+    if any(map(_is_mask, given)):
         raise Refused("its shape depends on data")
     return x[tuple(slice(None) if i is None else i for i in given)]
 
@@ -292,11 +292,42 @@ def index_added(call: AtenCall) -> Made:
 
 @rule("index_put", "_unsafe_index_put")
 def index_stored(call: AtenCall) -> Made:
-    """Values stored or added at tensors of indices."""
+    """Values stored or added at tensors of indices, or at the elements of a mask."""
     x, given = call.tensor("self"), call["indices"]
-    if any(isinstance(i, TensorView) and not i.dtype.is_integer for i in given):
-        raise Refused("where it writes is a mask")
+    if any(map(_is_mask, given)):
+        return _stored_by_mask(call, x, given)
     return ops.index_put(x, list(given), call.tensor("values", x.dtype), bool(call["accumulate"]))
+
+
+def _is_mask(index: Value) -> bool:
+    """Whether a tensor says of each element whether it is meant: bytes do, too."""
+    return isinstance(index, TensorView) and not (index.dtype.is_integer and index.dtype.bits >= 32)
+
+
+def _stored_by_mask(call: AtenCall, x: TensorView, given: Sequence[Value]) -> TensorView:
+    """Values that are the same for all elements of a mask over some axes: which of them is the first of these, data decides."""
+    masks = [(k, i) for k, i in enumerate(given) if i is not None]
+    first, mask = masks[0]
+    if len(masks) > 1 or mask.dtype is not bool_:
+        raise Refused("where it writes is more than a mask")
+    values, rest = call.tensor("values", x.dtype), len(x.shape) - first - len(mask.shape)
+    axis = len(values.shape) - 1 - rest  # of the elements of the mask
+    if axis >= 0 and values.shape[axis] is not const(1):
+        raise Refused("it writes one value for each element of a mask")
+    if axis >= 0:
+        values = ops.reshape(values, [*values.shape[:axis], *([1] * len(mask.shape)), *values.shape[axis + 1 :]])
+    whole = ops.broadcast_to(ops.reshape(mask, [*mask.shape, *([1] * rest)]), list(x.shape))
+    values = ops.broadcast_to(values, list(x.shape))
+    return ops.where(whole, ops.add(x, values) if call["accumulate"] else values, x)
+
+
+@rule("nonzero_static")
+def first_nonzero(call: AtenCall) -> Made:
+    """The indices of so many elements that are not 0, the first ones."""
+    x = call.tensor("self")
+    if not x.shape:
+        raise Refused("its argument is 0-d")
+    return ops.nonzero(x, call["size"], call.integer("fill_value"))
 
 
 @rule("embedding_dense_backward")

@@ -32,6 +32,12 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
     "masked_scatter": lambda x, i: torch.masked_scatter(x, x[:, :1] > 0, x.exp()),
     "cdist": lambda x, i: (torch.cdist(x.float(), x[:, :3].float()), torch.cdist(x.float(), x[:, :3].float(), 1)),
     "index_put": lambda x, i: torch.ops.aten.index_put(x, [None, i[0, :, 0]], x[:, :3], True),
+    "values at a mask": lambda x, i: (
+        x.exp().index_put_([x > 0], x[0, 0, 0]),
+        torch.ops.aten.index_put(x, [None, x[0, :, 0] > 0], x[:, :1]),
+        torch.ops.aten.index_put(x, [x[:, :, 0] > 0], x[0, 0], True),
+    ),
+    "nonzero_static": lambda x, i: (torch.nonzero_static(x > 0, size=30, fill_value=-2), torch.nonzero_static(x[0, 0] > 9, size=2)),
     "embedding": lambda x, i: torch.nn.functional.embedding(i, x[0]),
 }
 
