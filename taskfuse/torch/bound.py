@@ -5,6 +5,9 @@ compiled, or, with symbolic extents, those of a call with the same sizes. The fi
 (:mod:`taskfuse.cuda.recording`). From the record a Python function is written that does the rest: it reads the addresses of the tensors, allocates results,
 fills in the addresses, and launches. All tensors between the kernels of a call are one allocation.
 
+A step of an optimizer has hundreds of arguments, at the same addresses in each call: where they are many, addresses are compared with those of the last call
+as a whole, and filled in if one is another.
+
 Addresses also determine the vectorization of loads: a function serves arguments of the same alignment to 16 bytes. Other calls take the general path: with
 run-time scalars, in a debug build, if results are arguments. Arguments that overlap, as slices of one tensor may, have to lie at the same distances again.
 """
@@ -26,6 +29,8 @@ ALIGNMENT: Final = 16
 """Alignment in bytes that determines the variant of a kernel."""
 BLOCK: Final = 256
 """Alignment of tensors between kernels, in bytes."""
+MANY: Final = 32
+"""From so many tensors on, addresses are compared with those of the last call."""
 MOST: Final = 1024
 """The most functions of one fusion of a graph, for different sizes and alignments."""
 
@@ -191,19 +196,42 @@ def _written(
     driver = first.launcher.kinds.driver
     device = first.plan.device
     names = [f"x{k}" for k in range(len(args))]
-    scope: dict[str, Any] = {"otherwise": otherwise, "current": first.plan.current, "frames": [], "is_current": driver.is_current, "device": device}
-    lines = [f"def call({', '.join([*names, '*rest'])}):", *(f"    a{k} = {name}.data_ptr()" for k, name in enumerate(names))]
+    given = ", ".join([*names, "*rest"])
+    whole = [launch.plan for launch, _ in launches]
+
+    def new() -> tuple[Any, ...]:
+        own = [plan.frame() for plan in whole]
+        return (*[part for frame in own for part in (frame.words, frame.launch)], *own, [])
+
+    scope: dict[str, Any] = {"otherwise": otherwise, "current": first.plan.current, "frames": [], "is_current": driver.is_current, "device": device, "new": new}
+    scope |= {"again": again, "address": torch.Tensor.data_ptr}
+    parts = ", ".join([*(f"w{k}, l{k}" for k in range(len(whole))), *(f"f{k}" for k in range(len(whole))), "last"])
+    frame = ["    try:", "        frame = frames.pop()", "    except IndexError:", "        frame = new()", f"    {parts} = frame"]
     usual = [f"a{k}" for k, x in enumerate(args) if x.data_ptr() % ALIGNMENT == 0]
     others = [f"a{k} & {ALIGNMENT - 1} != {x.data_ptr() % ALIGNMENT}" for k, x in enumerate(args) if x.data_ptr() % ALIGNMENT]
     tests = ([f"({' | '.join(usual)}) & {ALIGNMENT - 1}"] if usual else []) + others
-    if again is not None and tests:
-        scope["again"] = again
-        lines += [f"    if {' or '.join(tests)}:", f"        return again({', '.join([*names, '*rest'])})"]
-    if distances:
-        apart = " or ".join(f"a{k} - a{first} != {distance}" for k, first, distance in distances)
-        lines += [f"    if {apart}:", f"        return otherwise({', '.join([*names, '*rest'])})"]
+    refused = [(" or ".join(tests), "again")] if again is not None and tests else []
+    refused += [(" or ".join(f"a{k} - a{first} != {distance}" for k, first, distance in distances), "otherwise")] if distances else []
+    moved = [_addresses(k, launch, places, whole[k].frame(), scope) for k, (launch, places) in enumerate(launches)]
+    lines = [f"def call({given}):"]
+    if len(args) < MANY:
+        lines += [f"    a{k} = {name}.data_ptr()" for k, name in enumerate(names)]
+        lines += [line for test, other in refused for line in (f"    if {test}:", f"        return {other}({given})")]
     if any(launch.plan.guarded for launch, _ in launches):
-        lines += ["    if not is_current(device):", f"        return otherwise({', '.join([*names, '*rest'])})"]
+        lines += ["    if not is_current(device):", f"        return otherwise({given})"]
+    if len(args) >= MANY:
+        lines += [
+            f"    now = [*map(address, ({', '.join(names)}))]",
+            *frame,
+            "    if now != last:",
+            f"        {', '.join(f'a{k}' for k in range(len(args)))} = now",
+        ]
+        lines += [
+            line for test, other in refused for line in (f"        if {test}:", "            frames.append(frame)", f"            return {other}({given})")
+        ]
+        lines += [f"    {line}" for own in moved for base, line in own if base.startswith("a")]
+        lines += ["        last[:] = now"]
+        moved = [[(base, line) for base, line in own if not base.startswith("a")] for own in moved]
     lines.append(f"    stream = current({first.plan.ordinal})")
     for k, y in made.items():
         scope |= {f"empty{k}": allocator(y.device), f"dtype{k}": y.dtype}
@@ -211,32 +239,29 @@ def _written(
     if end:
         scope |= {"empty": allocator(args[0].device), "byte": torch.uint8}
         lines += [f"    between = empty(({end},), (1,), byte)", "    c = between.data_ptr()"]
-    lines += ["    try:", "        frame = frames.pop()", "    except IndexError:", "        frame = new()"]
-    whole = [launch.plan for launch, _ in launches]
-
-    def new() -> tuple[Any, ...]:
-        own = [plan.frame() for plan in whole]
-        return (*[part for frame in own for part in (frame.words, frame.launch)], *own)
-
-    scope["new"] = new
-    parts = ", ".join([*(f"w{k}, l{k}" for k in range(len(whole))), *(f"f{k}" for k in range(len(whole)))])
-    lines.append(f"    {parts} = frame")
-    for k, (launch, places) in enumerate(launches):
-        lines += _launch(k, launch, places, whole[k].frame(), scope)
+    lines += frame if len(args) < MANY else []
+    for k, (launch, _) in enumerate(launches):
+        lines += _launch(k, launch, [line for _, line in moved[k]], scope)
     lines += ["    frames.append(frame)", f"    return {''.join(f'{name}, ' for name in results)}"]
     exec(compile("\n".join(lines) + "\n", "<taskfuse bound call>", "exec"), scope)
     call: BoundCall = scope["call"]
     return call
 
 
-def _launch(k: int, launch: RecordedLaunch, places: Sequence[LaunchedArray], frame: Frame, scope: dict[str, Any]) -> list[str]:
+def _addresses(k: int, launch: RecordedLaunch, places: Sequence[LaunchedArray], frame: Frame, scope: dict[str, Any]) -> list[tuple[str, str]]:
+    """The lines that fill in the addresses of one launch, each with the name of what the address is that of."""
+    lines = [(places[position].base, f"    w{k}[{word}] = {places[position]}") for word, position in launch.plan.pointers]
+    for number, slot in enumerate(frame.maps):
+        scope[f"move{k}"] = launch.launcher.move
+        place = places[slot.position]
+        lines.append((place.base, f"    if f{k}.maps[{number}].pointer != {place}: move{k}(f{k}.maps[{number}], {place})"))
+    return lines
+
+
+def _launch(k: int, launch: RecordedLaunch, addresses: Sequence[str], scope: dict[str, Any]) -> list[str]:
     """The lines of one launch."""
     launcher, plan, _ = launch
-    lines = [f"    w{k}[{STREAM_WORD}] = stream"]
-    lines += [f"    w{k}[{word}] = {places[position]}" for word, position in plan.pointers]
-    for number, slot in enumerate(frame.maps):
-        scope[f"move{k}"] = launcher.move
-        lines += [f"    m = f{k}.maps[{number}]", f"    if m.pointer != {places[slot.position]}:", f"        move{k}(m, {places[slot.position]})"]
+    lines = [f"    w{k}[{STREAM_WORD}] = stream", *addresses]
     if plan.workspace is not None:
         scope |= {f"lend{k}": launcher.lend_workspace, f"plan{k}": plan}
         lines.append(f"    space{k} = lend{k}(plan{k}, plan{k}.workspace, f{k}, stream)")

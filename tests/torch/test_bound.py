@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 
 import taskfuse as tf
 from taskfuse.runtime.results import Arranged
+from taskfuse.torch import bound as bound_module
 from taskfuse.torch.bound import CallSite, bound
 from taskfuse.torch.kernels import Compiled
 from taskfuse.torch.settings import Settings
@@ -101,6 +102,25 @@ def test_streams_and_odd_addresses(launches: Watched, monkeypatch: pytest.Monkey
         run(x)
         assert mine == pattern(launches.seen)
         assert {stream for _, stream, _ in mine} == {HostTorch.stream}
+
+
+def test_many_addresses_are_filled_in_where_one_is_another(launches: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call with the addresses of the last one, with others, at odd ones, and again with those of the last one that was filled in."""
+    monkeypatch.setattr(bound_module, "MANY", 2)
+    program, run = compiled(lambda x, y: [(x * y).exp() + y.sum(0)], *(torch.randn(8, 32) for _ in range(2)))
+    memory, kept = torch.randn(4, 300), list[Any]()
+    one, other, odd, last = (m[k : k + 256].view(8, 32) for m, k in zip(memory.unbind(), (0, 0, 1, 0), strict=True))
+    for x, y in ((one, other), (one, other), (one, last), (odd, last), (one, last), (last, one), (one, one), (last, one)):
+        launches.seen.clear()
+        (made,) = program([x, y])
+        kept.append(made)
+        mine = launches.seen.copy()
+        launches.seen.clear()
+        run(x, y)
+        assert pattern(mine) == pattern(launches.seen)
+        assert {x.data_ptr(), y.data_ptr(), made.data_ptr()} <= {a for _, _, addresses in mine for a in addresses}
+    bound_call = program._run.__globals__["fusion_0"]
+    assert "last" in bound_call.__code__.co_varnames
 
 
 def test_sizes_have_bound_calls_of_their_own(launches: Watched) -> None:
