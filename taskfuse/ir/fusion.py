@@ -319,9 +319,10 @@ class Fusion:
     def _check_returned(self, tv: TensorView, into: TensorView | None) -> None:
         """An input is returned as the caller's array, which then holds what a result has put there: it is not both."""
         added = Result(tv, None, into)
-        for r in (*self.results, added):
+        others = [(r, added) for r in self.results] + [(added, r) for r in (*self.results, added) if into is not None]
+        for r, returned in others:
             base = None if r.into is None else readers().base(self, r.into)
-            if base is not None and any(base is returned.tensor for returned in (*self.results, added)):
+            if base is not None and base is returned.tensor:
                 reason = f"{base.name} is returned as it is, and {r.tensor.name} is written into its array"
                 help = f"return tf.copy({base.name}) for its old content; the caller has the array with the new one"
                 raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
