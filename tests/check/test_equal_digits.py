@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
+from operator import mul
+from random import Random
 
 from taskfuse.check.equal_digits import Span, composed, constant_of, degree_of, joined_rows, most_of, quotients_in, span_of_difference, terms_up_to
-from taskfuse.ir.scalar import Expr, Facts, const, parse_expr, simplify, sym
+from taskfuse.ir.scalar import Expr, Facts, const, evaluate, parse_expr, simplify, sym
 
 A, B, C = sym("a"), sym("b"), sym("c")
 
@@ -56,3 +59,29 @@ def test_a_quotient_that_is_not_written_with_its_dividend() -> None:
     assert (one + shift, two + shift) not in composed(equations)
     without = [equations[0], (x[1], simplify(B % 32)), *equations[2:]]
     assert not any(z is one + shift for z, _ in composed(without, left, right))
+
+
+def test_what_follows_from_random_digits_is_so() -> None:
+    """Of two numbers in random digits, at all values of their variables: where the digits are equal, so is what is derived of them."""
+    draw, derived = Random(0), 0
+    for _ in range(60):
+        threads, trips = draw.choice((2, 4, 8)), draw.choice((3, 5, 12))
+        simpler = partial(simplify, facts=Facts().with_range("t", 0, threads - 1).with_range("i", 0, trips - 1))
+        radices = [draw.choice((2, 3, 4, 5, 9)) for _ in range(draw.randint(1, 3))]
+
+        def digits(whole: Expr, radices: list[int] = radices, simpler: Callable[[Expr], Expr] = simpler) -> list[Expr]:
+            weights = list(accumulate(radices, mul, initial=1))
+            low = [whole // w % r for w, r in zip(weights, radices, strict=False)]
+            return [simpler(e) for e in (whole // weights[-1] + draw.randint(-9, 9), *low[::-1])]
+
+        whole = threads * sym("i") + sym("t") + draw.randint(-5, 9)
+        x, y = digits(whole), digits(whole if draw.random() < 0.5 else whole + sym("i"))
+        if draw.random() < 0.3:
+            y[-1] = simpler(sym("t") % 3)
+        found = composed(list(zip(x, y, strict=True)), simpler, simpler)
+        derived += len(found) > len(x)
+        values = [{"i": i, "t": t} for i in range(trips) for t in range(threads)]
+        rows: list[list[tuple[object, ...]]] = [[tuple(evaluate(equation[side], at) for equation in found) for at in values] for side in (0, 1)]
+        alike = {row[: len(x)]: row for row in rows[1]}
+        assert all(alike.get(row[: len(x)], row) == row for row in rows[0])
+    assert derived > 30
