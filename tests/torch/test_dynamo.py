@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import warnings
 from typing import Any
@@ -149,6 +150,21 @@ def test_autocast() -> None:
     model, x = MLP(), torch.randn(4, 8)
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         torch.testing.assert_close(compiled(model)(x), model(x), atol=2e-2, rtol=2e-2)
+
+
+def test_an_exported_model_is_compiled_as_it_was_saved() -> None:
+    model, x, found = MLP(), torch.randn(4, 8), list[GraphReport]()
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(model, (x,), dynamic_shapes=({0: torch.export.Dim("rows", min=2)},)), file)
+    file.seek(0)
+    run = compiled(torch.export.load(file).module(), least=1)
+    listeners.append(found.append)
+    for more in (x, torch.randn(9, 8)):
+        with torch.no_grad():
+            torch.testing.assert_close(run(more), model(more))
+    listeners.remove(found.append)
+    assert found
+    assert all(r.fusions for r in found)
 
 
 def test_gradient_checkpointing() -> None:
