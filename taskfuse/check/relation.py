@@ -83,8 +83,10 @@ class Relation:
             return
         unsolved = [n for n in (*THREAD_NAMES, *BLOCK_NAMES) if n not in self.equal]
         if a.buffer == b.buffer:
+            left, right = (partial(simplify, facts=context.facts) for context in (self.a, self.b))
             equations = [(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None]
-            equations = composed(equations, partial(simplify, facts=self.a.facts), partial(simplify, facts=self.b.facts))
+            simpler = [(left(x), right(y)) for x, y in equations]  # a tile of a group of at least one, for instance, where loops say that there is one
+            equations = composed(list(dict.fromkeys([*equations, *simpler])), left, right)
         else:
             equations = []
         if enough is not None:  # what may tell it soonest first
