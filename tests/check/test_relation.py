@@ -74,6 +74,21 @@ def test_iterations_are_equal_where_the_element_tells_them() -> None:
     assert not relation(T, T, around="FOR k in 0..8:").known(parse_expr("k"))
 
 
+def test_indices_are_what_loops_make_of_them() -> None:
+    """Items in groups of so many rows as there are, of at most one, or of two: those of groups of one row are told apart."""
+
+    def of_groups(most: int, around: str) -> Relation:
+        rows = f"min(63 - {T}//4 - 8*k, {most})"
+        index = f"4*({T}//4 + 8*k + {T} % 4 % {rows}) + ({T} % 4)//{rows}"
+        return relation(index, index, "512", around=around)
+
+    found = of_groups(1, f"FOR k in 0..ceildiv(252 - {T}, 32):")
+    assert found.known(parse_expr(T))
+    assert found.known(parse_expr("k"))
+    assert not of_groups(2, f"FOR k in 0..ceildiv(252 - {T}, 32):").known(parse_expr(T))
+    assert not of_groups(1, "FOR k in 0..9:").known(parse_expr(T))
+
+
 def test_what_is_asked_of_one_iteration_is_known() -> None:
     found = structure(f"FOR k in 0..8:\n  s[{T}] = copy(1.0)\n  SYNC block\n  y[0] = copy(s[{T}])", head=HEAD.format(size="256"))
     a, b = uses(found)
