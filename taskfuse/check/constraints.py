@@ -137,10 +137,12 @@ class Constraints:
         left = [self]
         while left:
             here = left.pop()
-            made = [c for c in here._next.values() if c is not here]
-            here._next, here._questions, here._close = {}, {}, {}
             here.ranges.release()
-            left += made
+            if here._next:
+                left += [c for c in here._next.values() if c is not here]
+                here._next = {}
+            here._questions.clear()
+            here._close.clear()
 
     def _narrowed(self, assumptions: Iterable[Assumption], question: Expr) -> tuple[Constraints, Expr]:
         names: dict[str, Expr] = {}
@@ -157,6 +159,8 @@ class Constraints:
     def proves(self, condition: Expr) -> bool:
         """True only if the prover finds that a condition holds."""
         narrow, question = self.about(condition)
+        if any([a is question for a in narrow.assumptions]):
+            return True
         if fails(narrow, question):
             return False
         facts = narrow.facts
