@@ -90,7 +90,7 @@ class Evaluation:
 
     __slots__ = ("_done", "_kept", "_under", "env")
 
-    def __init__(self, env: Mapping[str, Value], under: tuple[Evaluation, npt.NDArray[np.bool_] | None] | None = None) -> None:
+    def __init__(self, env: Mapping[str, Value], under: tuple[Evaluation, npt.NDArray[np.int64] | None] | None = None) -> None:
         self.env = env
         self._under = under
         self._kept: dict[Expr, Value] = {}
@@ -212,7 +212,7 @@ class Samples(dict[str, npt.NDArray[np.int64]]):
     _at: Evaluation
 
     def __init__(
-        self, columns: Mapping[str, npt.NDArray[np.int64]] = NO_COLUMNS, under: Evaluation | None = None, rows: npt.NDArray[np.bool_] | None = None
+        self, columns: Mapping[str, npt.NDArray[np.int64]] = NO_COLUMNS, under: Evaluation | None = None, rows: npt.NDArray[np.int64] | None = None
     ) -> None:
         super().__init__(columns)
         self._under = under  # not its samples, which may refer to these
