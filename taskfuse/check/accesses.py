@@ -22,7 +22,7 @@ from taskfuse.kir.declarations import Buffer, TensorMapParam, TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Operand, Queue
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
-from taskfuse.kir.walk import accesses, own_symbols
+from taskfuse.kir.walk import own_symbols
 from taskfuse.target import WARP
 
 
@@ -284,8 +284,8 @@ class Uses:
                     if isinstance(descriptor, Access):  # registers: taskfuse.check.registers
                         continue
                     self._add(node, descriptor.base.buffer, self._tile(node, descriptor, rows, k), False, Engine.TENSOR, context)
-            case stmt:  # the thread touches the very elements that its fields name
-                written, read = accesses(stmt)
+            case _:  # the thread touches the very elements that its fields name
+                written, read = node.accesses
                 for a in read:
                     self._add(node, a.buffer, a.index, False, THREAD, context)
                 for a in written:

@@ -17,7 +17,7 @@ from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.nodes import AsyncCopy, AtomicUpdate, Choose, GatherCopy, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
-from taskfuse.kir.walk import accesses, own_symbols
+from taskfuse.kir.walk import own_symbols
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
 
@@ -242,8 +242,8 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
                     yield operand.base, 1, context
                 elif fragment is not None:
                     yield operand, fragment.count, context
-        case stmt:
-            written, read = accesses(stmt)
+        case _:
+            written, read = node.accesses
             yield from ((a, 1, context) for a in (*read, *written))
 
 

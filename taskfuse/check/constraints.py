@@ -6,7 +6,7 @@ mention its symbols, directly or through others. Asked under these alone, with l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from taskfuse.check.bounded_variables import Assumption, BoundedElement, Trip
 from taskfuse.check.ranges import LT, Ranges, without_floor
@@ -29,7 +29,7 @@ class Constraints:
         under: the constraints to which the last assumption was added.
     """
 
-    __slots__ = ("_close", "_empty", "_facts", "_next", "_questions", "_root", "assumptions", "linear", "ranges", "samples", "tables", "under")
+    __slots__ = ("_close", "_empty", "_facts", "_near", "_next", "_questions", "_root", "assumptions", "linear", "ranges", "samples", "tables", "under")
 
     def __init__(self, ranges: Ranges, facts: Facts | None, assumptions: tuple[Assumption, ...] = (), under: Constraints | None = None) -> None:
         self.ranges = ranges
@@ -44,6 +44,7 @@ class Constraints:
         self._next: dict[Assumption, Constraints] = {}
         self._questions: dict[Expr, tuple[Constraints, Expr]] = {}
         self._close: dict[Expr, tuple[Constraints, Expr]] = {}
+        self._near: dict[frozenset[str], tuple[Constraints, Mapping[str, Expr]]] = {}
 
     @property
     def facts(self) -> Facts:
@@ -113,7 +114,11 @@ class Constraints:
         """The constraints that a question depends on, with iterations and elements numbered, and the question in these terms."""
         found = self._questions.get(question)
         if found is None:
-            found = self._questions[question] = self._narrowed(self._bearing(question.free), question)
+            names = question.free
+            near = self._near.get(names)
+            if near is None:
+                near = self._near[names] = self._narrowed(self._bearing(names))
+            found = self._questions[question] = near[0], substitute(question, near[1])
         return found
 
     def closely(self, question: Expr) -> tuple[Constraints, Expr]:
@@ -129,7 +134,8 @@ class Constraints:
                 names = names.union(*near)
                 trips = [free for free in trips if free.isdisjoint(names)]
             assumptions = [assumption for assumption in self.assumptions if assumption.free and assumption.free <= names]
-            found = self._close[question] = self._narrowed(assumptions, question)
+            narrow, symbols = self._narrowed(assumptions)
+            found = self._close[question] = narrow, substitute(question, symbols)
         return found
 
     def release(self) -> None:
@@ -137,12 +143,16 @@ class Constraints:
         left = [self]
         while left:
             here = left.pop()
-            made = [c for c in here._next.values() if c is not here]
-            here._next, here._questions, here._close = {}, {}, {}
             here.ranges.release()
-            left += made
+            if here._next:
+                left += [c for c in here._next.values() if c is not here]
+                here._next = {}
+            here._questions.clear()
+            here._close.clear()
+            here._near.clear()
 
-    def _narrowed(self, assumptions: Iterable[Assumption], question: Expr) -> tuple[Constraints, Expr]:
+    def _narrowed(self, assumptions: Iterable[Assumption]) -> tuple[Constraints, Mapping[str, Expr]]:
+        """The constraints of some assumptions, and the symbols that number their iterations and elements."""
         names: dict[str, Expr] = {}
         narrow = self if self._root is None else self._root
         for assumption in assumptions:
@@ -152,11 +162,13 @@ class Constraints:
                 assumption, name = assumption.renamed(names, len(names)), str(assumption.symbol)
                 names[name] = assumption.symbol
             narrow = narrow._given(assumption)
-        return narrow, substitute(question, names)
+        return narrow, names
 
     def proves(self, condition: Expr) -> bool:
         """True only if the prover finds that a condition holds."""
         narrow, question = self.about(condition)
+        if any([a is question for a in narrow.assumptions]):
+            return True
         if fails(narrow, question):
             return False
         facts = narrow.facts

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from taskfuse.check.bounds import at_least
-from taskfuse.check.statement_tree import Context, StatementTree, declared
+from taskfuse.check.statement_tree import Context, StatementTree
 from taskfuse.ir.scalar import (
     TRUE,
     And,
@@ -326,9 +326,9 @@ def _extents(name: str, extents: Iterable[Expr]) -> Iterator[Demand]:
             yield Demand("extents", f"an extent of {name}:", e, 0)
 
 
-def of_launch(kernel: Kernel) -> Iterator[tuple[Demand, str, Context]]:
+def of_launch(tree: StatementTree) -> Iterator[tuple[Demand, str, Context]]:
     """The demands on the expressions that the host evaluates, their subjects, and the assumptions then."""
-    context = declared(kernel)
+    kernel, context = tree.kernel, tree.declared
     for p in kernel.params:
         if isinstance(p, TensorParam):
             yield from ((d, p.name, context) for d in _extents(p.name, p.shape))
@@ -356,7 +356,7 @@ def defined(tree: StatementTree) -> Iterator[Obligation]:
     if tree.kernel.definitions:  # they say which case an element is of: the proof of values compares it with the one that is read
         inner = (found for found in inner if found[0].kind != CHOICES)
     told = ((d, f"the definition of {known.tensor}", tree.declared) for known in tree.kernel.definitions for d in of_definition(known))
-    for d, where, context in chain(of_launch(tree.kernel), inner, told):
+    for d, where, context in chain(of_launch(tree), inner, told):
         key = d, context
         if key in asked or d.is_bounded(context):
             continue

@@ -44,7 +44,8 @@ def effective_extents(conditions: Conditions, extents: dict[str, Expr], context:
     for n, extent in extents.items():
         if isinstance(extent, Const):
             continue
-        bounds = [hi for c in conditions if c.free == frozenset((n,)) for hi in (Ranges({}).under(c).of(sym(n))[1],) if hi is not None]
+        said = [Ranges({}).stronger(c) for c in conditions if c.free == frozenset((n,))]
+        bounds = [hi for ranges in said if ranges is not None and (hi := ranges.of(sym(n))[1]) is not None]
         least = context.ranges.of(extent)[0]
         if bounds and least is not None and least > min(bounds):
             found[n] = const(min(bounds) + 1)

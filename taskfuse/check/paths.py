@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from taskfuse.check.known import ORDERING
 from taskfuse.check.statement_tree import BLOCKS, THREADS, Node, StatementBlock, StatementTree
@@ -25,8 +26,7 @@ class PathRegion(Enum):
     BEFORE = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PathStep:
+class PathStep(NamedTuple):
     """A statement that is passed.
 
     Attributes:

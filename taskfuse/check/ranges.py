@@ -96,7 +96,7 @@ class Ranges:
         self._changed = NO_NAMES if under is None else changed
         self._sums = sums  # what conditions say of sums, none of which has a constant, by their terms
         self._memo: dict[Expr, Span] = {}
-        self._next: dict[Expr, Ranges] = {}
+        self._next: dict[Expr, Ranges | None] = {}  # None: these, which would refer to themselves
 
     def with_span(self, atom: Expr, span: Span) -> Ranges:
         """Ranges in which ``atom`` also lies in ``span``."""
@@ -108,36 +108,43 @@ class Ranges:
 
     def under(self, condition: Expr) -> Ranges:
         """Ranges in which ``condition`` also holds."""
-        found = self._next.get(condition)
-        if found is None:
-            learned: dict[Expr, Span] = {}
-            empty = self.empty or self.refutes(condition)
-            says = _spans(condition)
-            if isinstance(condition, Compare) and condition.op is NE:
-                says = (*says, *self._without_an_end(condition))
-            for atom, span in says:
-                known = learned.get(atom) or self.known.get(atom)
-                before = known or self.of(atom)
-                lo, hi = after = meet(before, span)
-                empty = empty or (lo is not None and hi is not None and lo > hi)
-                if after != before or (known is None and lo is not None and lo == hi):  # a value is said, even where it follows
-                    learned[atom] = after
-            found = Ranges(learned, empty=empty, under=self) if learned or empty is not self.empty else self
-            self._next[condition] = found
-        return found
+        if condition not in self._next:
+            self._next[condition] = self.stronger(condition)
+        found = self._next[condition]
+        return self if found is None else found
+
+    def stronger(self, condition: Expr) -> Ranges | None:
+        """Ranges in which ``condition`` also holds, if it says more. Unlike :meth:`under`, these do not refer to them, so nothing needs to be released."""
+        learned: dict[Expr, Span] = {}
+        empty = self.empty or self.refutes(condition)
+        says = _spans(condition)
+        if isinstance(condition, Compare) and condition.op is NE:
+            says = (*says, *self._without_an_end(condition))
+        for atom, span in says:
+            known = learned.get(atom) or self.known.get(atom)
+            before = known or self.of(atom)
+            lo, hi = after = meet(before, span)
+            empty = empty or (lo is not None and hi is not None and lo > hi)
+            if after != before or (known is None and lo is not None and lo == hi):  # a value is said, even where it follows
+                learned[atom] = after
+        return Ranges(learned, empty=empty, under=self) if learned or empty is not self.empty else None
 
     def release(self) -> None:
-        """Drop the stronger ranges derived from these, which refer back to them, so that reference counts free both."""
-        left = [self] if self._next else []
+        """Drop the stronger ranges derived from these, and from those that these derive from: they refer back, and reference counts then free both."""
+        left: list[Ranges] = [self] if self._next else []
+        above = self._under
+        while above is not None and above._next:
+            left.append(above)
+            above = above._under
         while left:
             here = left.pop()
-            made = [r for r in here._next.values() if r is not here]
-            here._next.clear()
-            left += made
+            if here._next:
+                left += [r for r in here._next.values() if r is not None]
+                here._next.clear()
 
     def with_share(self, condition: Expr) -> Ranges:
         """Ranges under a further condition whose sum bounds each of its terms: ``a + 5*i < n`` bounds ``a`` if ``i >= 0``."""
-        found = self.under(condition)
+        found = self.stronger(condition) or self
         for form, _ in _spans(condition):
             terms, _ = terms_of(form)
             lo, hi = found.of(form)

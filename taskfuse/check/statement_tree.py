@@ -21,6 +21,7 @@ from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.nodes import Bind, Branch, Choose, For, If, Stmt
 from taskfuse.kir.operands import Operand
 from taskfuse.kir.synchronization import Advance, Cursor, CursorInit
+from taskfuse.kir.walk import Accesses, accesses
 
 BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
@@ -124,6 +125,7 @@ class Node:
     loops: tuple[Node, ...] = field(init=False)
     _path: tuple[Node, ...] | None = None
     _runs: bool | None = None
+    _accesses: tuple[Accesses, Accesses] | None = None
 
     def __post_init__(self) -> None:  # fields, as they are asked for some hundred times
         self.context = self.block.context
@@ -146,6 +148,13 @@ class Node:
             owner = self.block.owner
             self._path = (self,) if owner is None else (*owner.path, self)
         return self._path
+
+    @property
+    def accesses(self) -> tuple[Accesses, Accesses]:
+        """As :func:`taskfuse.kir.walk.accesses` of the statement, which several layers ask for."""
+        if self._accesses is None:
+            self._accesses = accesses(self.stmt)
+        return self._accesses
 
     def release(self) -> None:
         """Drop the references to the nodes around it and inside it, when they are no longer needed."""

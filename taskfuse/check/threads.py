@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.constraints import Constraints
 from taskfuse.check.flags import all_of, any_of, greatest, numbers_of, ones, spread
 from taskfuse.check.index_bounds import bounds_of, box_count, effective_extents, value_of
 from taskfuse.check.masks import Mask
@@ -64,6 +65,7 @@ class Threads:
         self.launch = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params}
         self._splits: dict[Conditions, SplitConditions] = {}
         self._counts: dict[Conditions, Expr | None] = {}
+        self._implied: dict[tuple[Conditions, Conditions, Constraints | None], bool] = {}
         self._equations: dict[tuple[str, Conditions], tuple[Expr, ...]] = {}
         self._masks = tree.masks
         self.shape = self._masks.shape
@@ -133,9 +135,16 @@ class Threads:
 
     def implies(self, a: Conditions, b: Conditions, context: Context | None = None) -> bool:
         """True only if threads that satisfy ``a`` (in a context, if given) satisfy ``b``."""
-        missing = tuple(c for c in b if c not in a)
+        missing = tuple([c for c in b if c not in a])
         if not missing:
             return True
+        key = a, missing, None if context is None else context.constraints
+        found = self._implied.get(key)
+        if found is None:
+            found = self._implied[key] = self._implies(a, missing, context)
+        return found
+
+    def _implies(self, a: Conditions, missing: Conditions, context: Context | None) -> bool:
         selected = self.split(a).threads
         one, two = self.mask(selected), self.mask(missing)
         if one is not None and two is not None:

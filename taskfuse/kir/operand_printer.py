@@ -74,12 +74,15 @@ class OperandPrinter:
 
     Attributes:
         locals: names printed without brackets if they have no axes.
-        values: how to print the values of a field, by its content.
     """
 
     def __init__(self, locals: frozenset[str] = frozenset()) -> None:
         self.locals = locals
-        self.values: dict[object, Callable[[Any], str]] = VALUES | {Access: self.access, tuple[GatherValue, ...]: self.found}
+
+    @property
+    def values(self) -> dict[object, Callable[[Any], str]]:
+        """How to print the values of a field, by its content. Made when asked for: a printer that kept its own methods would be a reference cycle."""
+        return VALUES | {Access: self.access, tuple[GatherValue, ...]: self.found}
 
     def access(self, access: Access) -> str:
         if not access.index and access.buffer in self.locals:

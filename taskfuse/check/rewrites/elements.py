@@ -68,7 +68,7 @@ class ElementPairs:
         self.compares = compares
         self.bounded: set[tuple[object, At, Facts]] = set()
         self._equal: set[tuple[Operand, Operand, Facts, bool]] = set()
-        self._failed: dict[tuple[Operand, Operand, Facts, bool], Different] = {}
+        self._failed: dict[tuple[Operand, Operand, Facts, bool], str] = {}
         self._asked: dict[tuple[Operand, Operand, Facts, bool], int] = {}  # under way, each with its depth
         self._rests = DEPTH  # the least depth of those under way on which a failure in the innermost one rests
         self._symbols = 0
@@ -114,7 +114,7 @@ class ElementPairs:
         if key in self._equal or self._is_one(a, b, facts):
             return
         if key in self._failed:
-            raise self._failed[key]
+            raise Different(self._failed[key])
         if key in self._asked:
             self._rests = min(self._rests, self._asked[key])
             raise Different("its comparison rests on itself")
@@ -132,7 +132,7 @@ class ElementPairs:
                 self._by_rules(a, b, facts)
         except Different as error:
             if self._rests >= depth:  # else one that is under way may turn out equal, and this with it
-                self._failed[key] = error
+                self._failed[key] = error.reason
             raise
         finally:
             self._depth = depth

@@ -81,19 +81,19 @@ def _placed(part: TermPart, images: Sequence[_Images], facts: Facts) -> None:
 
 def _place(part: TermPart, images: Sequence[_Images]) -> None:
     """Find the written terms that a part's terms are: all of them, if terms may be combined twice."""
-    reason: Different | None = None
+    reason = ""
     is_placed = False
     for found in images:
         try:
             found.add(part)
         except Different as error:
-            reason = reason or error
+            reason = reason or error.reason
             continue
         is_placed = True
         if not found.is_idempotent:
             return
     if not is_placed:
-        raise reason or Different("a term is there, and none was written")
+        raise Different(reason or "a term is there, and none was written")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +165,7 @@ class _Images:
     def _image(self, part: TermPart) -> Image:
         """The image of a part, which lies in the written set."""
         inside = part.inside(self.facts)
-        reason: Different | None = None
+        reason = ""
         for to in self._maps(part, inside):
             conditions = self._inverse(part, to)
             if conditions is None:
@@ -174,10 +174,11 @@ class _Images:
             try:
                 self._is_term(found, inside)
             except Different as error:
-                reason = reason or error
+                reason = reason or error.reason
                 continue
             return found
-        raise reason or Different(f"nothing says which terms {', '.join(o.operand.buffer for o in part.operands if isinstance(o.operand, Access))} has")
+        tensors = ", ".join(o.operand.buffer for o in part.operands if isinstance(o.operand, Access))
+        raise Different(reason or f"nothing says which terms {tensors} has")
 
     def _is_term(self, image: Image, inside: Facts) -> None:
         """The part's term is that at a written point, which exists."""

@@ -37,10 +37,18 @@ BITWISE: Mapping[Elementwise, Callable[..., Expr]] = MappingProxyType(
 
 
 class Different(Exception):
-    """Two values differ, or no proof of their equality was found. Its text has the names of symbols without the mark that tells them from those of texts."""
+    """Two values differ, or no proof of their equality was found. Its text has the names of symbols without the mark that tells them from those of texts.
+
+    Attributes:
+        reason: what is kept of it: an error that is kept itself forms a reference cycle with the frames that it went through.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
     def __str__(self) -> str:
-        return super().__str__().replace("'", "")
+        return self.reason.replace("'", "")
 
 
 class At(NamedTuple):

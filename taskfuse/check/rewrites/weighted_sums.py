@@ -161,19 +161,19 @@ class WeightedPart(TermPart):
             raise Different("a term is rounded to other types than it was written")
         left = list(zip(self.operands, self.roles, strict=True))
         for a, role in zip(written.operands, written.roles, strict=True):
-            reason: Different | None = None
+            reason = ""
             for k, (b, other) in enumerate(left):
                 if role != other:
                     continue
                 try:
                     elements.check(a, b, inside, is_converted=True)
                 except Different as error:
-                    reason = reason or error
+                    reason = reason or error.reason
                     continue
                 del left[k]
                 break
             else:
-                raise reason or Different("a factor is not what was written")
+                raise Different(reason or "a factor is not what was written")
         if self.products or written.products:
             compare_parts(elements, written.products, self.products, inside)
 

@@ -11,7 +11,6 @@ from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.questions import known_at
 from taskfuse.ir.scalar import FALSE, Const, Expr, Sym, conjuncts, const, evaluate, substitute, sym
-from taskfuse.kir import accesses
 from taskfuse.kir.nodes import For
 
 MOST = 4096
@@ -68,7 +67,7 @@ def read_places(want: Place) -> frozenset[tuple[int, ...]] | None:
 
 def touches(node: Node, place: Place) -> bool:
     """False only if a statement of the same thread does not access the registers of an accumulator."""
-    found = [a for side in accesses(node.stmt) for a in side if a.buffer == place.buffer]
+    found = [a for side in node.accesses for a in side if a.buffer == place.buffer]
     return any(not disjoint(Place(node, a.buffer, a.index, place.tensor, ()), place) for a in found)
 
 

@@ -20,7 +20,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.written import BufferStorage
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Sym, conjuncts, evaluate
-from taskfuse.kir import Kernel, accesses
+from taskfuse.kir import Kernel
 from taskfuse.target import MAX_BLOCK, MAX_THREADS, WARP
 
 Ints = NDArray[np.int64]
@@ -109,7 +109,7 @@ def _keeps_apart(name: str, joins: Iterable[Node], storages: Mapping[str, Buffer
     """True if a thread index is an axis of its own, the same one, of every place in memory that threads share, and chooses no step."""
     axes: dict[str, set[int]] = {}
     for node in joins:
-        for side in accesses(node.stmt):
+        for side in node.accesses:
             for a in side:
                 mine = {k for k, e in enumerate(a.index) if name in e.free}
                 if MEDIA[storages[a.buffer].memory].is_private:

@@ -18,7 +18,6 @@ from taskfuse.check.structure import Structure
 from taskfuse.check.values.arms import in_other_arm
 from taskfuse.check.values.written import written_symbol
 from taskfuse.ir.scalar import Expr, const, eq, le, lt, substitute, sym
-from taskfuse.kir import accesses
 from taskfuse.kir.declarations import TensorMapParam
 from taskfuse.kir.nodes import For, TmaLoad
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
@@ -45,7 +44,7 @@ def read_before_written(structure: Structure) -> Iterator[tuple[Obligation, Node
 
 def _read(node: Node, maps: dict[str, str]) -> set[str]:
     """The names of the tensors that a statement reads."""
-    names = {a.buffer for a in accesses(node.stmt)[1]}
+    names = {a.buffer for a in node.accesses[1]}
     if isinstance(node.stmt, TmaLoad):
         names.add(maps[node.stmt.map])
     return names

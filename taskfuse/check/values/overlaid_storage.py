@@ -10,7 +10,6 @@ from taskfuse.check.values.arms import in_concurrent_arm
 from taskfuse.check.values.claims import Place
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir import accesses
 
 
 class OverlaidStorage:
@@ -69,7 +68,7 @@ class OverlaidStorage:
     def _accesses(self, buffer: str) -> list[Node]:
         if not self._nodes:
             for n in self._tree.leaves():
-                for name in dict.fromkeys(a.buffer for side in accesses(n.stmt) for a in side):
+                for name in dict.fromkeys(a.buffer for side in n.accesses for a in side):
                     self._nodes.setdefault(name, []).append(n)
         return self._nodes.get(buffer, [])
 

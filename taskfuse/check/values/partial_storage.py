@@ -10,7 +10,6 @@ from taskfuse.check.statement_tree import Node
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.writes import Writes
 from taskfuse.ir.medium import MEDIA
-from taskfuse.kir import accesses
 from taskfuse.kir.operands import Content, Holds
 
 
@@ -24,7 +23,7 @@ class PartialStorage:
 
     def enter(self, node: Node, holds: Holds) -> None:
         """Add a statement that starts, adds to, multiplies or joins partial results."""
-        for access in accesses(node.stmt)[0]:
+        for access in node.accesses[0]:
             self._tensors.setdefault(access.buffer, {}).setdefault(holds.tensor, node)
             if holds.content is Content.TERM:
                 self._taking.setdefault(access.buffer, node)

@@ -74,6 +74,8 @@ def equal(constraints: Constraints, a: Expr, b: Expr) -> bool:
     difference = a - b
     if difference is const(0) or isinstance(difference, Const):
         return difference is const(0)
+    if constraints.ranges.of(difference) == (0, 0):
+        return True
     if fails(*constraints.about(eq(difference, 0))):
         return False
     least = _least(constraints, difference)

@@ -51,7 +51,6 @@ from taskfuse.ir.scalar import (
     substitute,
     sym,
 )
-from taskfuse.kir import accesses
 from taskfuse.kir.nodes import For
 from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Definition, Iterate, Reduce
@@ -360,7 +359,7 @@ class Reductions:
         """Steps in arms that threads take at the same time use no storage together, so that the steps are executed in the order of the text."""
         users: dict[str, dict[StatementBlock, Node]] = {}
         for n in parts:
-            for access in (a for side in accesses(n.stmt) for a in side):
+            for access in (a for side in n.accesses for a in side):
                 users.setdefault(access.buffer, {}).setdefault(n.block, n)
         for buffer, nodes in users.items():
             for a, b in combinations(nodes.values(), 2):

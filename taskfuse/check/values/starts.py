@@ -31,7 +31,6 @@ from taskfuse.ir.scalar import (
     not_,
     sym,
 )
-from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, For
 from taskfuse.kir.operands import Content
 from taskfuse.kir.products import Wgmma
@@ -158,7 +157,7 @@ class Starts:
         setting = [replace(s, content=Content.START) for s in starts]
         asked: set[tuple[object, ...]] = set()
         for node in parts:
-            written, read = ([a for a in side if a.buffer == want.buffer] for side in accesses(node.stmt))
+            written, read = ([a for a in side if a.buffer == want.buffer] for side in node.accesses)
             for a in read:
                 if (a.index, node.block) not in asked:
                     asked.add((a.index, node.block))

@@ -101,6 +101,8 @@ def _combined(a: Expr, b: Expr, k: int) -> Expr:
     merged = dict(terms_a)
     for t, m in terms_b:
         merged[t] = merged.get(t, 0) + k * m
+    if len(merged) == len(terms_a):  # they have been sorted
+        return _sum(tuple([term for term in merged.items() if term[1]]), constant)
     return _merged(merged, constant)
 
 

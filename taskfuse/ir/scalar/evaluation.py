@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -13,8 +14,10 @@ from taskfuse.ir.scalar.expr import (
     EQ,
     LE,
     LT,
+    NE,
     And,
     Compare,
+    CompareOp,
     Const,
     Element,
     Expr,
@@ -46,8 +49,10 @@ class TableIndexError(IndexError):
     """An expression has no value: an index is outside its table."""
 
 
-_INTEGERS = (Sum, Sym, Product, FloorDiv, Mod, Const)
+_INTEGERS = frozenset((Sum, Sym, Product, FloorDiv, Mod, Const))
 """Expressions whose form makes their values integers."""
+
+_COMPARES: Mapping[CompareOp, Callable[[Any, Any], Any]] = {LT: operator.lt, LE: operator.le, EQ: operator.eq, NE: operator.ne}
 
 KEPT = 1 << 12
 """The most elements of an array that is kept for the next expression."""
@@ -85,7 +90,7 @@ class Evaluation:
 
     __slots__ = ("_done", "_kept", "_under", "env")
 
-    def __init__(self, env: Mapping[str, Value], under: tuple[Evaluation, npt.NDArray[np.bool_] | None] | None = None) -> None:
+    def __init__(self, env: Mapping[str, Value], under: tuple[Evaluation, npt.NDArray[np.int64] | None] | None = None) -> None:
         self.env = env
         self._under = under
         self._kept: dict[Expr, Value] = {}
@@ -129,7 +134,7 @@ class Evaluation:
     def _number(self, e: Expr) -> Any:
         """The value of an operand that is wanted as an integer, so that booleans add up."""
         value = self._of(e)
-        return value if isinstance(e, _INTEGERS) or not is_boolean(e) else _as_int(value)
+        return value if type(e) in _INTEGERS or not is_boolean(e) else _as_int(value)
 
     def _compute(self, e: Expr) -> Value:
         number = self._number
@@ -164,14 +169,8 @@ class Evaluation:
                 return reduce(_minimum, map(number, args))
             case Max(args):
                 return reduce(_maximum, map(number, args))
-            case Compare(op, a, b) if op is LT:
-                return number(a) < number(b)
-            case Compare(op, a, b) if op is LE:
-                return number(a) <= number(b)
-            case Compare(op, a, b) if op is EQ:
-                return number(a) == number(b)
-            case Compare(_, a, b):
-                return number(a) != number(b)
+            case Compare(op, a, b):
+                return _COMPARES[op](number(a), number(b))
             case And(args):
                 return _short_circuit(args, self._of, stop=False)
             case Or(args):
@@ -213,7 +212,7 @@ class Samples(dict[str, npt.NDArray[np.int64]]):
     _at: Evaluation
 
     def __init__(
-        self, columns: Mapping[str, npt.NDArray[np.int64]] = NO_COLUMNS, under: Evaluation | None = None, rows: npt.NDArray[np.bool_] | None = None
+        self, columns: Mapping[str, npt.NDArray[np.int64]] = NO_COLUMNS, under: Evaluation | None = None, rows: npt.NDArray[np.int64] | None = None
     ) -> None:
         super().__init__(columns)
         self._under = under  # not its samples, which may refer to these

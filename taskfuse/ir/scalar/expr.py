@@ -480,6 +480,7 @@ def sym(name: str) -> Sym:
     return intern(Sym, name)
 
 
+@remembered(MEMORY)
 def private(name: str) -> Sym:
     """A symbol for the internal use of an analysis. Its name cannot occur in text, so it differs from all names of users."""
     return intern(Sym, f"'{name}")

@@ -190,7 +190,8 @@ def _with_ranges(table: Samples, ranges: Mapping[str, Bounds], multiples: Mappin
             width = sampled_values(high, table) // step - lo
             exists = exists & (width >= 0)
             width = min(width, MOST) if isinstance(width, int) else np.minimum(width, MOST)
-        columns[name] = _drawn(table, len(columns), lo, width) * step
+        drawn = _drawn(table, len(columns), lo, width)
+        columns[name] = drawn if step == 1 else drawn * step
     return _chosen(Samples(columns, table.at), exists)
 
 
@@ -236,6 +237,6 @@ def samples_where(table: Samples, condition: Expr) -> Samples:
 def _chosen(table: Samples, mask: NDArray[Any] | int) -> Samples:
     """The rows at which a condition holds: one value for all rows, or one for each."""
     if isinstance(mask, np.ndarray) and mask.ndim:
-        mask = mask.astype(np.bool_, copy=False)
-        return table if np.count_nonzero(mask) == mask.size else Samples({name: column[mask] for name, column in table.items()}, table.at, mask)
+        rows = mask.nonzero()[0]  # by these a column is taken in half the time
+        return table if rows.size == mask.size else Samples({name: column[rows] for name, column in table.items()}, table.at, rows)
     return table if mask else Samples({name: column[:0] for name, column in table.items()})

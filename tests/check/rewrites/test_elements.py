@@ -1,11 +1,15 @@
 """Elements that are equal on both sides, and those that nothing shows to be."""
 
+import contextlib
+import gc
+
 import pytest
 
 import taskfuse as tf
 from taskfuse.check.rewrites.combined import compare_terms
 from taskfuse.check.rewrites.elements import ElementPairs, is_equal, shown
 from taskfuse.check.rewrites.sides import At, Definitions, Different
+from taskfuse.collector import PAUSE
 from taskfuse.dtypes import float32
 from taskfuse.ir.scalar import Facts, const, sym
 from taskfuse.kir.operands import Access, Immediate
@@ -31,6 +35,19 @@ def element(side: Definitions, name: str, at: int) -> At:
 def test_elements_by_one_rule_are_equal() -> None:
     written, now, out = sides()
     ElementPairs(compare_terms).check(element(written, out, 3), element(now, out, 3), Facts())
+
+
+def test_what_failed_is_remembered_without_the_frames_that_it_went_through() -> None:
+    """They refer to the comparison that remembers it, and only the collector would free both."""
+    written, now, out = sides()
+    with PAUSE:
+        gc.collect()
+        pairs = ElementPairs(compare_terms)
+        for _ in range(2):
+            with contextlib.suppress(Different):
+                pairs.check(element(written, out, 3), element(now, out, 4), Facts())
+        del pairs
+        assert gc.collect() == 0
 
 
 def test_another_element_is_different() -> None:
