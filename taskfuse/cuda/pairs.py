@@ -42,14 +42,14 @@ def pair_of(loop: For, places: Mapping[str, NamedStorage], facts: Callable[[], F
             return None
     if made.op.cpp.pair is None or not is_short(dtype) or made.dtype not in (dtype, dtype.compute) or made.op.result_dtype(made.dtype) is not made.dtype:
         return None
-    if not _is_adjacent(made.out, loop.var, dtype, places, facts):
+    if not is_adjacent(made.out, loop.var, dtype, places, facts):
         return None
     found: list[Access | Immediate] = []
     for operand in made.operands:
         match operand:
             case Access(buffer=buffer, index=index) if buffer == made.out.buffer and index != made.out.index:
                 return None  # the second element may be computed of the first
-            case Access() if _is_adjacent(operand, loop.var, dtype, places, facts):
+            case Access() if is_adjacent(operand, loop.var, dtype, places, facts):
                 found.append(operand)
             case Immediate() if _has(dtype, operand):
                 found.append(operand)
@@ -64,7 +64,7 @@ def word_of(number: Immediate, dtype: DType) -> str:
     return f"0x{bits:04x}{bits:04x}u"
 
 
-def _is_adjacent(access: Access, var: str, dtype: DType, places: Mapping[str, NamedStorage], facts: Callable[[], Facts]) -> bool:
+def is_adjacent(access: Access, var: str, dtype: DType, places: Mapping[str, NamedStorage], facts: Callable[[], Facts]) -> bool:
     """Whether the elements of two consecutive trips lie side by side in registers."""
     place = places[access.buffer]
     if MEDIA[place.memory].has_addresses or place.is_register or place.holds_floats or place.dtype is not dtype:

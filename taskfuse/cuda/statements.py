@@ -22,6 +22,7 @@ from taskfuse.cuda.rounded import ShorterForms
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
+from taskfuse.cuda.word_chains import WordChains
 from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType, bool_, float32
 from taskfuse.ir.elementwise_function import DTypeRule
@@ -73,6 +74,7 @@ class StatementPrinter:
         self._in_flight: dict[str, float] = {}  # accumulators of wgmmas above that no text above has waited for, and the number of their batch
         self._batches = 0  # of wgmmas that are closed above
         self._held = HeldUpdates(writer)
+        self._chains = WordChains(writer)
 
     def body(self, body: tuple[Stmt, ...], scope: TextScope) -> None:
         """The statements of a body, after the registers that it declares."""
@@ -254,7 +256,8 @@ class StatementPrinter:
         if stmt.unroll:
             inner = replace(inner, copied=stmt)
         pair = pair_of(stmt, w.places, indices.facts)
-        step = f"{i} += {2 if pair else indices.text(stmt.step)}" if pair or stmt.step is not ONE else f"++{i}"
+        chain = self._chains.find(stmt, indices.facts) if pair is None and scope.asks is None else None
+        step = f"{i} += {2 if pair or chain else indices.text(stmt.step)}" if pair or chain or stmt.step is not ONE else f"++{i}"
         if stmt.unroll:
             w.unroll()
         elif isinstance(stmt.start, Const) and isinstance(stmt.stop, Const) and _fills_slots(stmt):
@@ -266,10 +269,12 @@ class StatementPrinter:
         if lookups_of(stmt.stop):  # the compiler would read the table again in each iteration
             start, stop = f"{start}, {i}_end = {indices.text(stmt.stop)}", f"{i}_end"
         w.line(scope, f"for ({'long long' if wide else 'int'} {start}; {i} < {stop}; {step}) {{")
-        if pair is None:
-            self.body(stmt.body, inner)
-        else:
+        if pair is not None:
             self._pair(pair, inner)
+        elif chain is not None:
+            self._chains.print(chain, inner, self._statement)
+        else:
+            self.body(stmt.body, inner)
         w.line(scope, "}")
 
     def _versions(self, stmt: For, scope: TextScope) -> None:

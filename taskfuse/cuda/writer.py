@@ -207,11 +207,7 @@ class Writer:
         """The text of an operand converted to ``dtype``."""
         match operand:
             case Access():
-                place = self.places[operand.buffer]
-                text = self.element(operand, scope)
-                if place.holds_floats and dtype is bfloat16:
-                    return self.use(bits(text))
-                return self.use(convert(text, float32 if place.holds_floats else place.dtype, dtype))
+                return self.converted(self.places[operand.buffer], self.element(operand, scope), dtype)
             case Immediate():
                 if operand.dtype is dtype:
                     return literal(operand.value, dtype)
@@ -220,6 +216,12 @@ class Writer:
                 return self.use(convert(self.names[name], self._scalars[name], dtype))
             case IndexOf(value=value):
                 return self.use(convert(scope.indices.wide_text(value, Level.UNARY), int64, dtype))
+
+    def converted(self, place: NamedStorage, text: str, dtype: DType) -> str:
+        """The text of an element of some storage converted to ``dtype``."""
+        if place.holds_floats and dtype is bfloat16:
+            return self.use(bits(text))
+        return self.use(convert(text, float32 if place.holds_floats else place.dtype, dtype))
 
     def float_of_index(self, stmt: Compute, scope: TextScope) -> str | None:
         """The text of an index that becomes a float32: what iterations of unrolled loops have in common, which is converted once, plus a constant of each.

@@ -387,9 +387,7 @@ class TensorView(ArrayMethods):
         """
         return scheduling().recompute(self, readers, stored)
 
-    def through_view(
-        self, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = (), *, packed: bool = False
-    ) -> TensorView:
+    def through_view(self, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = (), *, packed: bool = False) -> TensorView:
         """Read an operand at this tensor's own axes, through a view that applies the index at which it was read. Returns the view, which has no code.
 
         The view has the axes of this tensor's iteration space on which that index depends; the one that is contiguous in memory comes last.
