@@ -61,11 +61,11 @@ def chunk_long_products(fusion: Fusion, extent: Sizes) -> Script | None:
         return None
     script = Script(copy_fusion(fusion)[0])
     for name, axis, length in found:
-        _cut(script, script.fusion.tensor(name), axis, length)
+        cut(script, script.fusion.tensor(name), axis, length)
     return script
 
 
-def _cut(script: Script, product: TensorView, axis: int, length: int) -> TensorView:
+def cut(script: Script, product: TensorView, axis: int, length: int) -> TensorView:
     """Cut a sum into chunks, which have their factors at their own points, through views or computed there."""
     chunks = script.new(product, "chunk_reduction", axis, length)
     _move_windows(script, chunks)
@@ -139,7 +139,7 @@ def _computed_us(fusion: Fusion, name: str, axis: int, k: int, extent: Sizes, ch
     product = script.fusion.tensor(name)
     try:
         if chunks > 1:
-            product = _cut(script, product, axis, k // chunks)
+            product = cut(script, product, axis, k // chunks)
         else:
             compute_at(script, product)
         expr = product.definition

@@ -35,6 +35,7 @@ from taskfuse.target import DEFAULT, Target
 
 COMPUTED_SPANS = (1, 2)
 """Rows of the swizzle along k in a step whose factor is computed; longer ones were not measured."""
+NOT_SWAPPED = "factors can be swapped only where one product of inputs makes each stored element"
 
 
 @tries_parameters
@@ -158,8 +159,8 @@ def _planned(
     except UnsupportedError as error:
         try:
             found.append(_way(fusion, sizes, target, tf32, ragged, is_swapped=True))
-        except UnsupportedError:
-            raise error from None
+        except UnsupportedError as swapped:
+            raise _of_both(fusion, error, swapped) from None
     usual, ranked = found[0]
     if usual.problem.is_swapped:
         return MatmulPlan((usual,), ranked)
@@ -173,6 +174,15 @@ def _planned(
         return MatmulPlan((usual,), ranked)
     both = (*ranked, *others) if usual.problem.m >= WGMMA_ROWS else (*others, *ranked)  # of equals, what loads fewer rows outside
     return MatmulPlan((usual, swapped), tuple(sorted(both, key=lambda e: e.us)))
+
+
+def _of_both(fusion: Fusion, usual: UnsupportedError, swapped: UnsupportedError) -> UnsupportedError:
+    """The error of a product that is refused with its factors in either order: the reason of the usual one, and that of the other where it is another."""
+    first, second = usual.fields["reason"], swapped.fields["reason"]
+    if second in (first, NOT_SWAPPED):
+        return usual
+    helps = dict.fromkeys(help for help in (usual.help, swapped.help) if help)
+    return refuse(fusion, "matmul", f"{first}; with its factors in the other order, {second}", "; or, swapped, ".join(helps) or None)
 
 
 def _way(
@@ -189,7 +199,7 @@ def _way(
         reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and a tile of ragged rows may be empty"
         raise refuse(fusion, "matmul", reason, "move one of them to a separate fusion")
     if is_swapped and ((ragged is not None and ragged.is_scattered) or product.blocks is not None or product.reductions):
-        raise refuse(fusion, "matmul", "factors can be swapped only where one product of inputs makes each stored element", "use is_swapped=False")
+        raise refuse(fusion, "matmul", NOT_SWAPPED, "use is_swapped=False")
     problem = replace(problem_of(fusion, product, sizes, target, None if is_swapped else ragged), is_swapped=is_swapped)
     check_wgmma(fusion, "matmul", problem.target, "tf.schedulers.mma_gemm multiplies with mma.sync")
     ranked = rank(problem)
