@@ -71,7 +71,6 @@ class Chain:
 
     Attributes:
         packed: the registers of elements that words are made of.
-        roles: of all registers that the body writes.
     """
 
     dtype: DType
@@ -80,7 +79,6 @@ class Chain:
     alone: tuple[Stmt, ...]
     words: tuple[Compute, ...]
     packed: tuple[str, ...]
-    roles: Mapping[str, Role]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,30 +117,55 @@ class WordChains:
         written, read = (Counter(a.buffer for s in body for a in accesses(s)[side]) for side in (0, 1))
         if dtype not in BASES or max(written.values()) > 1 or last.buffer in read or not is_adjacent(last, loop.var, dtype, self._writer.places, facts):
             return None
+        # registers that are read elsewhere, or where no word is: found one after another, as early words are tried first
+        kept = {name for name in written if name != last.buffer and self._uses[name] != written[name] + read[name]}
+        roles, before = None, -1
+        while roles is None and len(kept) > before:
+            before, roles = len(kept), self._roles(body, loop.var, dtype, written, kept)
+        if roles is None:
+            return None
+        common, alone, words = ([s for s in body if roles[s.out.buffer] is role] for role in Role)
+        made = tuple(s for s in words if isinstance(s, Compute))
+        if all(s.op.cpp.moves for s in made):
+            return None
+        packed = dict.fromkeys(o.buffer for s in made for o in s.operands if isinstance(o, Access) and roles[o.buffer] is Role.ALONE)
+        return Chain(dtype, loop.var, tuple(common), tuple(alone), made, tuple(packed))
+
+    def _roles(self, body: Sequence[Compute | Choose], var: str, dtype: DType, written: Mapping[str, int], kept: set[str]) -> dict[str, Role] | None:
+        """How each register of a body is to be computed; ``None``: some statement cannot be.
+
+        Args:
+            kept: registers that are not words; those that such a statement reads as words are added.
+        """
         roles: dict[str, Role] = {}
-        parts: dict[Role, list[Compute | Choose]] = {role: [] for role in Role}
         for stmt in body:
             is_last = stmt is body[-1]
-            role = self._role(stmt, loop.var, dtype, roles, written, is_last=is_last)
+            role = self._role(stmt, var, dtype, roles, written, kept, is_last=is_last)
             if role is None or not (is_last or self._writer.places[stmt.out.buffer].is_register):
+                kept.update(a.buffer for a in accesses(stmt)[1] if roles.get(a.buffer) is Role.WORD)
                 return None
             roles[stmt.out.buffer] = role
-            parts[role].append(stmt)
-        words = [s for s in parts[Role.WORD] if isinstance(s, Compute)]
-        own = [name for name, role in roles.items() if role is Role.WORD and name != last.buffer]
-        if all(s.op.cpp.moves for s in words) or any(self._uses[n] != written[n] + read[n] for n in own):
-            return None
-        packed = dict.fromkeys(o.buffer for s in words for o in s.operands if isinstance(o, Access) and roles.get(o.buffer) is Role.ALONE)
-        return Chain(dtype, loop.var, tuple(parts[Role.COMMON]), tuple(parts[Role.ALONE]), tuple(words), tuple(packed), roles)
+        return roles
 
-    def _role(self, stmt: Compute | Choose, var: str, dtype: DType, roles: Mapping[str, Role], written: Mapping[str, int], *, is_last: bool) -> Role | None:
+    def _role(
+        self,
+        stmt: Compute | Choose,
+        var: str,
+        dtype: DType,
+        roles: Mapping[str, Role],
+        written: Mapping[str, int],
+        kept: set[str],
+        *,
+        is_last: bool,
+    ) -> Role | None:
         """How a statement is to be computed, as early in words as possible; ``None``: it cannot be."""
         operands = stmt.operands if isinstance(stmt, Compute) else tuple(case.operand for case in stmt.cases)
         found = [self._role_of(o, var, roles, written) for o in operands]
         if None in found:
             return None
         varies = any(var in e.free for e in expressions(stmt))
-        if isinstance(stmt, Compute) and self._is_word(stmt, dtype, roles) and not (varies and not is_last) and any(r is not Role.COMMON for r in found):
+        may_be = stmt.out.buffer not in kept and (is_last or not varies) and any(r is not Role.COMMON for r in found)
+        if may_be and isinstance(stmt, Compute) and self._is_word(stmt, dtype, roles):
             return Role.WORD
         if Role.WORD in found or is_last:
             return None
@@ -213,14 +236,15 @@ class WordChains:
         for stmt in chain.alone:
             each(map_expressions(stmt, lambda e: substitute(e, second)), behind)
         known: dict[str, Word] = {}
+        sums: dict[Word, str] = {}
         for stmt in chain.words:
             operands = [self._word(o, chain, first, known) for o in stmt.operands]
-            made = known[stmt.out.buffer] = self._made(stmt, operands, chain.dtype, scope)
+            made = known[stmt.out.buffer] = self._made(stmt, operands, chain.dtype, sums, scope)
             if stmt is chain.words[-1]:
                 w.helpers.add(matrices.WORD)
-                w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), self._text(made, chain.dtype, scope))
+                w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), self._text(made, chain.dtype, sums, scope))
 
-    def _made(self, stmt: Compute, operands: Sequence[Word], dtype: DType, scope: TextScope) -> Word:
+    def _made(self, stmt: Compute, operands: Sequence[Word], dtype: DType, sums: dict[Word, str], scope: TextScope) -> Word:
         """A function of words; sums with integers are put together."""
         if stmt.op.cpp.moves:
             return operands[0]
@@ -230,15 +254,21 @@ class WordChains:
             more = operands[0].more + sign * int(constant.value)
             if abs(more) <= 2**dtype.precision:
                 return Word(operands[0].text, more)
-        texts = [self._text(word, dtype, scope) for word in operands]
+        texts = [self._text(word, dtype, sums, scope) for word in operands]
         return self._named(self._writer.use(call_of_pair(stmt.op, texts, dtype)), scope)
 
-    def _text(self, word: Word, dtype: DType, scope: TextScope) -> str:
-        """The text of a word to which nothing is to be added."""
+    def _text(self, word: Word, dtype: DType, sums: dict[Word, str], scope: TextScope) -> str:
+        """The text of a word to which nothing is to be added.
+
+        Args:
+            sums: the texts of those to which something was.
+        """
         if not word.more:
             return word.text
-        more = word_of(Immediate(float(word.more), float32), dtype)
-        return self._named(self._writer.use(call_of_pair(ELEMENTWISE["add"], [word.text, more], dtype)), scope).text
+        if word not in sums:
+            more = word_of(Immediate(float(word.more), float32), dtype)
+            sums[word] = self._named(self._writer.use(call_of_pair(ELEMENTWISE["add"], [word.text, more], dtype)), scope).text
+        return sums[word]
 
     def _named(self, text: str, scope: TextScope) -> Word:
         name = self._writer.names.reserve("two")
