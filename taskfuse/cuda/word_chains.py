@@ -57,7 +57,7 @@ BASES = {bfloat16: (0x4300, 2**7, 2**7 - 1), float16: (0x6400, 2**10, 2**8 - 1)}
 """The bits and the value of a 16-bit float whose last place is 1 and whose lower byte is 0, and the most of 8 bits that may be put in place of that byte."""
 
 
-class Role(Enum):
+class ChainRole(Enum):
     """How a register of a chain is computed."""
 
     COMMON = "common"
@@ -66,7 +66,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class WordChain:
     """A body in three parts: statements computed once, for each of two elements, and for both at a time.
 
     Attributes:
@@ -82,7 +82,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class WordValue:
     """Two elements in a word: those of a text, and an integer that is still to be added to each."""
 
     text: str
@@ -99,7 +99,7 @@ class WordChains:
 
     # -- which loops are chains -----------------------------------------------------------------------------------------------------
 
-    def find(self, loop: For, facts: Callable[[], Facts]) -> Chain | None:
+    def find(self, loop: For, facts: Callable[[], Facts]) -> WordChain | None:
         """The chain of a loop; ``None``: it has none, or no function of words.
 
         Args:
@@ -124,25 +124,25 @@ class WordChains:
             before, roles = len(kept), self._roles(body, loop.var, dtype, written, kept)
         if roles is None:
             return None
-        common, alone, words = ([s for s in body if roles[s.out.buffer] is role] for role in Role)
+        common, alone, words = ([s for s in body if roles[s.out.buffer] is role] for role in ChainRole)
         made = tuple(s for s in words if isinstance(s, Compute))
         if all(s.op.cpp.moves for s in made):
             return None
-        packed = dict.fromkeys(o.buffer for s in made for o in s.operands if isinstance(o, Access) and roles[o.buffer] is Role.ALONE)
-        return Chain(dtype, loop.var, tuple(common), tuple(alone), made, tuple(packed))
+        packed = dict.fromkeys(o.buffer for s in made for o in s.operands if isinstance(o, Access) and roles[o.buffer] is ChainRole.ALONE)
+        return WordChain(dtype, loop.var, tuple(common), tuple(alone), made, tuple(packed))
 
-    def _roles(self, body: Sequence[Compute | Choose], var: str, dtype: DType, written: Mapping[str, int], kept: set[str]) -> dict[str, Role] | None:
+    def _roles(self, body: Sequence[Compute | Choose], var: str, dtype: DType, written: Mapping[str, int], kept: set[str]) -> dict[str, ChainRole] | None:
         """How each register of a body is to be computed; ``None``: some statement cannot be.
 
         Args:
             kept: registers that are not words; those that such a statement reads as words are added.
         """
-        roles: dict[str, Role] = {}
+        roles: dict[str, ChainRole] = {}
         for stmt in body:
             is_last = stmt is body[-1]
             role = self._role(stmt, var, dtype, roles, written, kept, is_last=is_last)
             if role is None or not (is_last or self._writer.places[stmt.out.buffer].is_register):
-                kept.update(a.buffer for a in accesses(stmt)[1] if roles.get(a.buffer) is Role.WORD)
+                kept.update(a.buffer for a in accesses(stmt)[1] if roles.get(a.buffer) is ChainRole.WORD)
                 return None
             roles[stmt.out.buffer] = role
         return roles
@@ -152,37 +152,37 @@ class WordChains:
         stmt: Compute | Choose,
         var: str,
         dtype: DType,
-        roles: Mapping[str, Role],
+        roles: Mapping[str, ChainRole],
         written: Mapping[str, int],
         kept: set[str],
         *,
         is_last: bool,
-    ) -> Role | None:
+    ) -> ChainRole | None:
         """How a statement is to be computed, as early in words as possible; ``None``: it cannot be."""
         operands = stmt.operands if isinstance(stmt, Compute) else tuple(case.operand for case in stmt.cases)
         found = [self._role_of(o, var, roles, written) for o in operands]
         if None in found:
             return None
         varies = any(var in e.free for e in expressions(stmt))
-        may_be = stmt.out.buffer not in kept and (is_last or not varies) and any(r is not Role.COMMON for r in found)
+        may_be = stmt.out.buffer not in kept and (is_last or not varies) and any(r is not ChainRole.COMMON for r in found)
         if may_be and isinstance(stmt, Compute) and self._is_word(stmt, dtype, roles):
-            return Role.WORD
-        if Role.WORD in found or is_last:
+            return ChainRole.WORD
+        if ChainRole.WORD in found or is_last:
             return None
-        return Role.ALONE if varies or Role.ALONE in found else Role.COMMON
+        return ChainRole.ALONE if varies or ChainRole.ALONE in found else ChainRole.COMMON
 
-    def _role_of(self, operand: Operand, var: str, roles: Mapping[str, Role], written: Mapping[str, int]) -> Role | None:
+    def _role_of(self, operand: Operand, var: str, roles: Mapping[str, ChainRole], written: Mapping[str, int]) -> ChainRole | None:
         match operand:
             case Access(buffer=name, index=index):
                 if name in written:
                     return roles.get(name)  # a register of the trip before has none
-                return Role.ALONE if any(var in e.free for e in index) else Role.COMMON
+                return ChainRole.ALONE if any(var in e.free for e in index) else ChainRole.COMMON
             case Immediate() | ScalarValue():
-                return Role.COMMON
+                return ChainRole.COMMON
             case _:
-                return Role.ALONE
+                return ChainRole.ALONE
 
-    def _is_word(self, stmt: Compute, dtype: DType, roles: Mapping[str, Role]) -> bool:
+    def _is_word(self, stmt: Compute, dtype: DType, roles: Mapping[str, ChainRole]) -> bool:
         """Whether words are the numbers that a statement makes."""
         out = self._writer.places[stmt.out.buffer].dtype
         match stmt.operands:
@@ -199,13 +199,13 @@ class WordChains:
             return False
         return out is dtype or (out is float32 and self._whole.is_of(stmt.out, dtype))
 
-    def _has_word(self, operand: Operand, dtype: DType, roles: Mapping[str, Role]) -> bool:
+    def _has_word(self, operand: Operand, dtype: DType, roles: Mapping[str, ChainRole]) -> bool:
         """Whether the dtype has all numbers of an operand, in a register that is computed here, or a constant."""
         match operand:
             case Access(buffer=name):
                 place = self._writer.places[name]
                 role = roles.get(name)
-                if role is Role.WORD:
+                if role is ChainRole.WORD:
                     return True
                 return role is not None and place.is_register and (place.dtype is dtype or self._whole.is_of(operand, dtype))
             case Immediate(value=value):
@@ -216,7 +216,7 @@ class WordChains:
 
     # -- their text -----------------------------------------------------------------------------------------------------------------
 
-    def print(self, chain: Chain, scope: TextScope, each: Callable[[Stmt, TextScope], None]) -> None:
+    def print(self, chain: WordChain, scope: TextScope, each: Callable[[Stmt, TextScope], None]) -> None:
         """Two trips of the loop of a chain.
 
         Args:
@@ -235,8 +235,8 @@ class WordChains:
         behind = scope if scope.turn is None else replace(scope, turn=f"({scope.turn} + 1)")
         for stmt in chain.alone:
             each(map_expressions(stmt, lambda e: substitute(e, second)), behind)
-        known: dict[str, Word] = {}
-        sums: dict[Word, str] = {}
+        known: dict[str, WordValue] = {}
+        sums: dict[WordValue, str] = {}
         for stmt in chain.words:
             operands = [self._word(o, chain, first, known) for o in stmt.operands]
             made = known[stmt.out.buffer] = self._made(stmt, operands, chain.dtype, sums, scope)
@@ -244,7 +244,7 @@ class WordChains:
                 w.helpers.add(matrices.WORD)
                 w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), self._text(made, chain.dtype, sums, scope))
 
-    def _made(self, stmt: Compute, operands: Sequence[Word], dtype: DType, sums: dict[Word, str], scope: TextScope) -> Word:
+    def _made(self, stmt: Compute, operands: Sequence[WordValue], dtype: DType, sums: dict[WordValue, str], scope: TextScope) -> WordValue:
         """A function of words; sums with integers are put together."""
         if stmt.op.cpp.moves:
             return operands[0]
@@ -253,11 +253,11 @@ class WordChains:
         if sign and isinstance(constant, Immediate) and operands[0].more and self._whole.is_of(stmt.out, dtype):
             more = operands[0].more + sign * int(constant.value)
             if abs(more) <= 2**dtype.precision:
-                return Word(operands[0].text, more)
+                return WordValue(operands[0].text, more)
         texts = [self._text(word, dtype, sums, scope) for word in operands]
         return self._named(self._writer.use(call_of_pair(stmt.op, texts, dtype)), scope)
 
-    def _text(self, word: Word, dtype: DType, sums: dict[Word, str], scope: TextScope) -> str:
+    def _text(self, word: WordValue, dtype: DType, sums: dict[WordValue, str], scope: TextScope) -> str:
         """The text of a word to which nothing is to be added.
 
         Args:
@@ -270,16 +270,16 @@ class WordChains:
             sums[word] = self._named(self._writer.use(call_of_pair(ELEMENTWISE["add"], [word.text, more], dtype)), scope).text
         return sums[word]
 
-    def _named(self, text: str, scope: TextScope) -> Word:
+    def _named(self, text: str, scope: TextScope) -> WordValue:
         name = self._writer.names.reserve("two")
         self._writer.line(scope, f"const unsigned {name} = {text};")
-        return Word(name)
+        return WordValue(name)
 
-    def _word(self, operand: Operand, chain: Chain, first: Mapping[str, str], known: Mapping[str, Word]) -> Word:
+    def _word(self, operand: Operand, chain: WordChain, first: Mapping[str, str], known: Mapping[str, WordValue]) -> WordValue:
         """An operand as a word."""
         w, dtype = self._writer, chain.dtype
         if isinstance(operand, Literal):
-            return Word(word_of(operand, dtype))
+            return WordValue(word_of(operand, dtype))
         assert isinstance(operand, Access)
         name = operand.buffer
         if name in known:
@@ -287,13 +287,13 @@ class WordChains:
         identifier = w.places[name].identifier
         if name not in first:
             w.helpers.add(BOTH_HALVES)
-            return Word(f"{BOTH_HALVES.name}({self._half(operand, identifier, dtype)})")
+            return WordValue(f"{BOTH_HALVES.name}({self._half(operand, identifier, dtype)})")
         found, (base, value, most) = self._whole.of(operand), BASES[dtype]
         if found is not None and not w.places[name].dtype.is_float and found[0] >= 0 and found[1] <= most:
             w.helpers.add(WHOLE_HALVES)
-            return Word(f"{WHOLE_HALVES.name}<{base:#x}u>({first[name]}, {identifier})", -value)
+            return WordValue(f"{WHOLE_HALVES.name}<{base:#x}u>({first[name]}, {identifier})", -value)
         w.helpers.add(HALVES)
-        return Word(f"{HALVES.name}({', '.join(self._half(operand, text, dtype) for text in (first[name], identifier))})")
+        return WordValue(f"{HALVES.name}({', '.join(self._half(operand, text, dtype) for text in (first[name], identifier))})")
 
     def _half(self, operand: Access, text: str, dtype: DType) -> str:
         """The bits of a register, rounded to the dtype if that has not its number."""
