@@ -11,8 +11,12 @@ from collections.abc import Callable, Mapping
 from math import isnan
 from typing import NamedTuple
 
+from taskfuse.cuda import matrices
+from taskfuse.cuda.functions import call_of_pair
 from taskfuse.cuda.rounded import is_short
 from taskfuse.cuda.storage import NamedStorage
+from taskfuse.cuda.text import bare
+from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, simplify, substitute, sym
@@ -56,6 +60,14 @@ def pair_of(loop: For, places: Mapping[str, NamedStorage], facts: Callable[[], F
             case _:
                 return None
     return Pair(made, tuple(found))
+
+
+def write_pair(w: Writer, pair: Pair, scope: TextScope) -> None:
+    """A line for two elements that lie side by side."""
+    dtype = w.dtype(pair.stmt.out)
+    w.helpers |= {matrices.WORD, matrices.SET_WORD}
+    operands = [word_of(o, dtype) if isinstance(o, Immediate) else f"{matrices.WORD.name}({w.address(o, scope)})" for o in pair.operands]
+    w.call(scope, matrices.SET_WORD, w.address(pair.stmt.out, scope), bare(w.use(call_of_pair(pair.stmt.op, operands, dtype))))
 
 
 def word_of(number: Immediate, dtype: DType) -> str:

@@ -13,10 +13,10 @@ from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.combined_updates import HeldUpdates
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
-from taskfuse.cuda.functions import call, call_of_pair, usual_condition
+from taskfuse.cuda.functions import call, usual_condition
 from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.loop_versions import divisor_of, has_usual_form, has_versions
-from taskfuse.cuda.pairs import Pair, pair_of, word_of
+from taskfuse.cuda.pairs import pair_of, write_pair
 from taskfuse.cuda.ranges import steady
 from taskfuse.cuda.rounded import ShorterForms
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
@@ -270,7 +270,9 @@ class StatementPrinter:
             start, stop = f"{start}, {i}_end = {indices.text(stmt.stop)}", f"{i}_end"
         w.line(scope, f"for ({'long long' if wide else 'int'} {start}; {i} < {stop}; {step}) {{")
         if pair is not None:
-            self._pair(pair, inner)
+            if self._locations and pair.stmt.location is not None:
+                self._say(pair.stmt.location, inner)
+            write_pair(w, pair, inner)
         elif chain is not None:
             self._chains.print(chain, inner, self._statement)
         else:
@@ -288,16 +290,6 @@ class StatementPrinter:
         w.line(scope, "} else {")
         self._for(stmt, replace(inner, is_usual=False))
         w.line(scope, "}")
-
-    def _pair(self, pair: Pair, scope: TextScope) -> None:
-        """Two elements that lie side by side."""
-        w, stmt = self._writer, pair.stmt
-        if self._locations and stmt.location is not None:
-            self._say(stmt.location, scope)
-        w.helpers |= {matrices.WORD, matrices.SET_WORD}
-        dtype = w.dtype(stmt.out)
-        operands = [word_of(o, dtype) if isinstance(o, Immediate) else f"{matrices.WORD.name}({w.address(o, scope)})" for o in pair.operands]
-        w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), bare(w.use(call_of_pair(stmt.op, operands, dtype))))
 
     def _claims(self, stmt: For, queue: str, scope: TextScope) -> None:
         """A loop over the numbers that the block claims; ``scope`` is that of its body."""
