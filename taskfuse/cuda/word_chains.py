@@ -6,8 +6,9 @@ one element after the other, or *common*, computed once, as the scale of a group
 
 A number that is an integer of few bits needs no conversion: 128 + n has the bits of 128 with n in their place in bfloat16 for n from 0 to 127, and so has
 1024 + n in float16 for n below 1024. Two of them are put together by their bits, and one exact sum for both takes the 128 off, together with constants that
-the chain adds. Whether a register holds such integers is a fact of all that is written to it (:mod:`taskfuse.cuda.whole_numbers`). Computed in words, numbers
-that are exact in 16 bits stay so: a sum of two integers that float32 has, and the 16-bit float as well, is rounded by neither.
+the chain adds. A byte with a sign is 128 and its lower 7 bits, less 128 and its highest bit, which are put in their place likewise. Whether a register holds
+such integers is a fact of all that is written to it (:mod:`taskfuse.cuda.whole_numbers`). Computed in words, numbers that are exact in 16 bits stay so: a sum
+of two integers that float32 has, and the 16-bit float as well, is rounded by neither.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType, bfloat16, float16, float32
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const, Facts, substitute, sym
 from taskfuse.ir.values import NATIVE
 from taskfuse.kir.nodes import Choose, Compute, For, Stmt
@@ -53,8 +55,21 @@ WHOLE_HALVES = Helper(
 template <unsigned base>
 __device__ __forceinline__ unsigned whole_halves(unsigned low, unsigned high) { return __byte_perm(low, high + base, 0x5450); }""",
 )
+SIGNED_HALVES = Helper(
+    "signed_halves",
+    """\
+// two integers of 8 bits with their signs in one word of bfloat16: 128 + n % 128, less 128, or 256 where n is negative
+__device__ __forceinline__ unsigned signed_halves(unsigned char low, unsigned char high) {
+  const unsigned bits = __byte_perm(low | (unsigned)high << 8, 0x43, 0x4140);
+  unsigned difference;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(difference) : "r"(bits & 0xff80ff80u), "r"(0xbf80bf80u), "r"(bits & 0xff7fff7fu));
+  return difference;
+}""",
+)
 BASES = {bfloat16: (0x4300, 2**7, 2**7 - 1), float16: (0x6400, 2**10, 2**8 - 1)}
 """The bits and the value of a 16-bit float whose last place is 1 and whose lower byte is 0, and the most of 8 bits that may be put in place of that byte."""
+SIGN = 2**7
+"""The highest bit of a byte."""
 
 
 class ChainRole(Enum):
@@ -126,9 +141,9 @@ class WordChains:
             return None
         common, alone, words = ([s for s in body if roles[s.out.buffer] is role] for role in ChainRole)
         made = tuple(s for s in words if isinstance(s, Compute))
-        if all(s.op.cpp.moves for s in made):
+        if all(s.op.cpp.moves for s in made) and not any(self._is_of_bytes(o) for s in made for o in s.operands):
             return None
-        packed = dict.fromkeys(o.buffer for s in made for o in s.operands if isinstance(o, Access) and roles[o.buffer] is ChainRole.ALONE)
+        packed = dict.fromkeys(o.buffer for s in made for o in s.operands if isinstance(o, Access) and roles.get(o.buffer) is ChainRole.ALONE)
         return WordChain(dtype, loop.var, tuple(common), tuple(alone), made, tuple(packed))
 
     def _roles(self, body: Sequence[Compute | Choose], var: str, dtype: DType, written: Mapping[str, int], kept: set[str]) -> dict[str, ChainRole] | None:
@@ -163,12 +178,12 @@ class WordChains:
         found = [self._role_of(o, var, roles, written) for o in operands]
         if None in found:
             return None
-        varies = any(var in e.free for e in expressions(stmt))
-        may_be = stmt.out.buffer not in kept and (is_last or not varies) and any(r is not ChainRole.COMMON for r in found)
+        may_be = stmt.out.buffer not in kept and any(r is not ChainRole.COMMON for r in found)
         if may_be and isinstance(stmt, Compute) and self._is_word(stmt, dtype, roles):
             return ChainRole.WORD
         if ChainRole.WORD in found or is_last:
             return None
+        varies = any(var in e.free for e in expressions(stmt))
         return ChainRole.ALONE if varies or ChainRole.ALONE in found else ChainRole.COMMON
 
     def _role_of(self, operand: Operand, var: str, roles: Mapping[str, ChainRole], written: Mapping[str, int]) -> ChainRole | None:
@@ -189,7 +204,7 @@ class WordChains:
             case (Access(buffer=name) as source,) if stmt.op.cpp.moves:
                 place = self._writer.places[name]
                 is_kept = stmt.dtype in (place.dtype, dtype, dtype.compute) and (out in (dtype, dtype.compute) or self._whole.is_of(stmt.out, dtype))
-                is_rounded = out is dtype and place.dtype is float32 and place.is_register and name in roles
+                is_rounded = out is dtype and place.dtype is float32 and not MEDIA[place.memory].has_addresses
                 return is_kept and (is_rounded or self._has_word(source, dtype, roles))
             case _ if stmt.op.cpp.moves or not all(self._has_word(o, dtype, roles) for o in stmt.operands):
                 return False
@@ -200,19 +215,23 @@ class WordChains:
         return out is dtype or (out is float32 and self._whole.is_of(stmt.out, dtype))
 
     def _has_word(self, operand: Operand, dtype: DType, roles: Mapping[str, ChainRole]) -> bool:
-        """Whether the dtype has all numbers of an operand, in a register that is computed here, or a constant."""
+        """Whether the dtype has all numbers of an operand, which is in registers or a constant."""
         match operand:
             case Access(buffer=name):
-                place = self._writer.places[name]
-                role = roles.get(name)
-                if role is ChainRole.WORD:
+                if roles.get(name) is ChainRole.WORD:
                     return True
-                return role is not None and place.is_register and (place.dtype is dtype or self._whole.is_of(operand, dtype))
+                place = self._writer.places[name]
+                return not MEDIA[place.memory].has_addresses and (place.dtype is dtype or self._whole.is_of(operand, dtype))
             case Immediate(value=value):
                 number = float(value)
                 return isnan(number) or float(NATIVE.literal(number, dtype)) == number
             case _:
                 return False
+
+    def _is_of_bytes(self, operand: Operand) -> bool:
+        """Whether an operand is an integer of 8 bits, with a sign or without."""
+        found = self._whole.of(operand) if isinstance(operand, Access) and not self._writer.places[operand.buffer].dtype.is_float else None
+        return found is not None and ((found[0] >= -SIGN and found[1] < SIGN) or (found[0] >= 0 and found[1] < 2 * SIGN))
 
     # -- their text -----------------------------------------------------------------------------------------------------------------
 
@@ -238,7 +257,7 @@ class WordChains:
         known: dict[str, WordValue] = {}
         sums: dict[WordValue, str] = {}
         for stmt in chain.words:
-            operands = [self._word(o, chain, first, known) for o in stmt.operands]
+            operands = [self._word(o, chain, first, known, scope) for o in stmt.operands]
             made = known[stmt.out.buffer] = self._made(stmt, operands, chain.dtype, sums, scope)
             if stmt is chain.words[-1]:
                 w.helpers.add(matrices.WORD)
@@ -275,25 +294,43 @@ class WordChains:
         self._writer.line(scope, f"const unsigned {name} = {text};")
         return WordValue(name)
 
-    def _word(self, operand: Operand, chain: WordChain, first: Mapping[str, str], known: Mapping[str, WordValue]) -> WordValue:
+    def _word(self, operand: Operand, chain: WordChain, first: Mapping[str, str], known: Mapping[str, WordValue], scope: TextScope) -> WordValue:
         """An operand as a word."""
         w, dtype = self._writer, chain.dtype
         if isinstance(operand, Literal):
             return WordValue(word_of(operand, dtype))
         assert isinstance(operand, Access)
-        name = operand.buffer
-        if name in known:
-            return known[name]
-        identifier = w.places[name].identifier
-        if name not in first:
+        if operand.buffer in known:
+            return known[operand.buffer]
+        element = w.element(operand, scope)
+        if operand.buffer in first:
+            texts = first[operand.buffer], element
+        elif any(chain.var in e.free for e in operand.index):
+            if is_adjacent(operand, chain.var, dtype, w.places, scope.indices.facts):
+                w.helpers.add(matrices.WORD)
+                return WordValue(f"{matrices.WORD.name}({w.address(operand, scope)})")
+            behind = {chain.var: sym(chain.var) + 1}
+            texts = element, w.element(replace(operand, index=tuple(substitute(e, behind) for e in operand.index)), scope)
+        else:
             w.helpers.add(BOTH_HALVES)
-            return WordValue(f"{BOTH_HALVES.name}({self._half(operand, identifier, dtype)})")
-        found, (base, value, most) = self._whole.of(operand), BASES[dtype]
-        if found is not None and not w.places[name].dtype.is_float and found[0] >= 0 and found[1] <= most:
-            w.helpers.add(WHOLE_HALVES)
-            return WordValue(f"{WHOLE_HALVES.name}<{base:#x}u>({first[name]}, {identifier})", -value)
+            return WordValue(f"{BOTH_HALVES.name}({self._half(operand, element, dtype)})")
+        if self._is_of_bytes(operand):
+            return self._bytes(operand, texts, dtype)
         w.helpers.add(HALVES)
-        return WordValue(f"{HALVES.name}({', '.join(self._half(operand, text, dtype) for text in (first[name], identifier))})")
+        return WordValue(f"{HALVES.name}({', '.join(self._half(operand, text, dtype) for text in texts)})")
+
+    def _bytes(self, operand: Access, texts: tuple[str, str], dtype: DType) -> WordValue:
+        """Two integers of 8 bits as a word."""
+        (low, high), (base, value, most) = self._whole.of(operand) or (0, 0), BASES[dtype]
+        if low >= 0 and high <= most:
+            self._writer.helpers.add(WHOLE_HALVES)
+            return WordValue(f"{WHOLE_HALVES.name}<{base:#x}u>({', '.join(texts)})", -value)
+        if dtype is bfloat16:
+            self._writer.helpers.add(SIGNED_HALVES)
+            turned = "" if low < 0 else f" ^ {SIGN}"
+            return WordValue(f"{SIGNED_HALVES.name}({', '.join(text + turned for text in texts)})", 0 if low < 0 else SIGN)
+        self._writer.helpers.add(WHOLE_HALVES)
+        return WordValue(f"{WHOLE_HALVES.name}<{base:#x}u>({', '.join(f'(unsigned char)({text} ^ {SIGN})' for text in texts)})", -value - SIGN)
 
     def _half(self, operand: Access, text: str, dtype: DType) -> str:
         """The bits of a register, rounded to the dtype if that has not its number."""

@@ -66,11 +66,12 @@ def test_weights_of_four_bits() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("15)", "255)", "halves(bits_of_bfloat16(float_of_uchar(q_first))"),  # 8 bits, of which 7 have room in 128: converted alone, and not rounded
+        ("15)", "255)", "bf16x2_sum(signed_halves(q_first ^ 128, q ^ 128), 0x42f042f0u)"),  # 8 bits: 128 more for the sign, 8 less
         ("8.0", "8.5", "halves(to_packed_bfloat16(g_first), to_packed_bfloat16(g))"),  # no integer: rounded, two at a time
         ("float32(h, t)", "float32(h, h)", "bf16x2_product(two, two)"),  # a word twice
         ("copy(s[0])", "copy(s[i])", "halves(bits_of_bfloat16(t_first), bits_of_bfloat16(t))"),  # a scale of each
-        ("n, 4)", "n, 0)", "float_of_uchar"),
+        ("h, t)", "h, w[i])", "bf16x2_product(two, word(&w[i]))"),
+        ("q = stack(u ", "q = stack(v ", "whole_halves<0x4300u>(q_first, q)"),
     ],
 )
 def test_what_changes_the_text(old: str, new: str, said: str) -> None:
@@ -81,7 +82,6 @@ def test_what_changes_the_text(old: str, new: str, said: str) -> None:
     ("old", "new", "after"),
     [
         ("h, t)", "h, t)", "r[0] = copy.float32(m)\n"),  # the only word is read behind the loop
-        ("h, t)", "h, w[i])", ""),
         ("h, t)", "h, m)", ""),  # of the trip before
         ("r[i] =", "r[2*i % 8] =", ""),
         ("mul.float32(h, t)", "exp.float32(h)", ""),
@@ -92,6 +92,30 @@ def test_others_take_one(old: str, new: str, after: str) -> None:
     found = text(NIBBLES.replace(old, new), DECLARED, after)
     assert "set_word(&r[i]" not in found
     assert "; ++i) {" in found
+
+
+@pytest.mark.parametrize(("dtype", "bytes"), [("bfloat16", "int8"), ("bfloat16", "uint8"), ("float16", "int8")])
+def test_all_bytes(dtype: str, bytes: str) -> None:
+    """Each number of a byte less 100, from arrays in the registers of 32 threads."""
+    made = parse_kernel(f"""\
+KERNEL k(a: {bytes}[256]) -> (b: {dtype}[256])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  LOCAL x: {bytes}[8]
+  LOCAL f: {dtype}[]
+  LOCAL g: {dtype}[]
+  LOCAL r: {dtype}[8]
+
+COPY x[0] <- a[8*threadIdx.x] width 8
+FOR i in 0..8 UNROLL:
+  f = cast.{bytes}(x[i])
+  g = sub.float32(f, 100.0)
+  r[i] = copy.float32(g)
+COPY b[8*threadIdx.x] <- r[0] width 8
+""")
+    assert "set_word(&r[i]" in emit(made).text
+    (found,) = ran(made, (np.arange(256).astype(DTYPES[bytes].numpy),), 14)
+    wanted = np.arange(256).astype(DTYPES[bytes].numpy).astype(np.int64) - 100
+    assert np.array_equal(found.astype(np.int64), wanted)
 
 
 @pytest.mark.parametrize("seed", range(8))
