@@ -63,7 +63,7 @@ def issued(fusion: Fusion, vector: int, extent: Sizes, *, is_sunk: bool) -> floa
     changing = set[TensorView]()
     first: dict[Hashable, TensorView] = {}
     alike: dict[TensorView, TensorView] = {}
-    shares = _shares(fusion, extent) if is_sunk else {}
+    shares = shares(fusion, extent) if is_sunk else {}
     found = 0.0
     for expr in needed(fusion):
         tv = expr.output
@@ -84,7 +84,7 @@ def issued(fusion: Fusion, vector: int, extent: Sizes, *, is_sunk: bool) -> floa
     return found
 
 
-def _shares(fusion: Fusion, extent: Sizes) -> dict[TensorView, float]:
+def shares(fusion: Fusion, extent: Sizes) -> dict[TensorView, float]:
     """The share of its points at which each tensor is needed: parts of concatenations, and what only they read."""
     found = dict.fromkeys(fusion.outputs, 1.0)
     for expr in reversed(needed(fusion)):

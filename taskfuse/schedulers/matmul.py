@@ -24,7 +24,7 @@ from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate
 from taskfuse.schedulers.factors import Operand, step_along, whole_span
 from taskfuse.schedulers.first_rows import has_first_rows
-from taskfuse.schedulers.instructions import cost
+from taskfuse.schedulers.instructions import cost, shares
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.matmul_candidates import rank
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
@@ -329,7 +329,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         ragged=ragged,
         blocks=blocks,
         counts=counts,
-        prologue=_prologue_work(fusion, product.a, extent.target) if product.a.prologue else None,
+        prologue=_prologue_work(fusion, product.a, extent) if product.a.prologue else None,
         whole_steps=_whole_steps(fusion, product) if product.a.prologue else (),
         half=half_tiles.find(fusion, product, batch) if ragged is None and not axes.outer_rows else None,
         walks=walks,
@@ -363,14 +363,19 @@ def _span(product: MatrixProduct) -> int:
     return whole_span(product.a.tensor.dtype.itemsize, product.a.packed, product.b.tensor.dtype.itemsize)
 
 
-def _prologue_work(fusion: Fusion, factor: Operand, target: Target) -> float:
-    """Instructions for one element of a computed factor. One function of 16-bit floats takes two elements at a time, and no conversions."""
-    match [fusion.definition(tv) for tv in factor.prologue]:
+def _prologue_work(fusion: Fusion, factor: Operand, extent: Sizes) -> float:
+    """Instructions for one element of a computed factor. Functions of two elements at a time count half, copies and conversions between these not at all, and
+    what only some elements need, such as those of the upper half of a byte, as often as it is needed. One function of 16-bit floats converts nothing."""
+    made = [fusion.definition(tv) for tv in factor.prologue]
+    match made:
         case [Pointwise(op=op) as only] if op.cpp.pair is not None and only.output.dtype is factor.tensor.dtype:
             return cost(only) / 2
         case _:
-            loads = _loads_beside(fusion, factor) * target.products.fragment_element_cycles
-            return _work(fusion, factor.prologue) + loads + target.products.converted_instructions
+            parts = shares(fusion, extent)
+            plain = [e for e in made if isinstance(e, Pointwise) and not e.op.cpp.moves]
+            figures = extent.target.products
+            computed = sum(parts.get(e.output, 1.0) * cost(e) / (1 if e.op.cpp.pair is None else 2) for e in plain)
+            return computed + _loads_beside(fusion, factor) * figures.fragment_element_cycles + figures.converted_instructions
 
 
 def _loads_beside(fusion: Fusion, factor: Operand) -> int:
