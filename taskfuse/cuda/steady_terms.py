@@ -51,6 +51,10 @@ def apart(kernel: Kernel, name: str, moderate: Collection[str]) -> tuple[Kernel,
 # -- sums -------------------------------------------------------------------------------------------------------------------------------
 
 
+def _one(w: Access) -> Linear:
+    return {(w, 1.0): ONE}
+
+
 def _number(a: Linear) -> float | None:
     """The value of a sum that is a constant."""
     if any(w is not None or not isinstance(e, Const) for (w, _), e in a.items()):
@@ -88,20 +92,39 @@ class _Values:
     Attributes:
         dtypes: those of buffers and tensors.
         moderate: registers of which each is one term of a sum, whatever computes it.
+        written: how often statements of the nest write a buffer; moving: the variables of its unrolled loops.
         known: the scalars.
+        steady: those that are the same in all iterations of the nest, and the statements that compute them.
     """
 
     dtypes: Mapping[str, DType]
     moderate: Collection[str]
+    written: Mapping[str, int]
+    moving: frozenset[str]
     known: dict[Access, Linear | None] = field(default_factory=dict[Access, "Linear | None"])
+    steady: dict[Access, tuple[Compute, ...]] = field(default_factory=dict[Access, tuple[Compute, ...]])
 
     def add(self, s: Stmt) -> Linear | None:
         """The value that a statement computes; ``None``: it is no such sum."""
         made = self._of(s) if isinstance(s, Compute) else None
+        if isinstance(s, Compute) and self._is_steady(s):
+            before = [t for o in s.operands if isinstance(o, Access) for t in self.steady.get(o, ())]
+            self.steady[s.out] = (*dict.fromkeys(before), s)
+            made = _one(s.out) if made is None and self.dtypes.get(s.out.buffer) is float32 else made
         for out in accesses(s)[0]:
             is_term = out.buffer in self.moderate and out not in self.known
-            self.known[out] = {(out, 1.0): ONE} if is_term else made
+            self.known[out] = _one(out) if is_term else made
         return made
+
+    def is_steady(self, w: Access) -> bool:
+        """True for what is the same in all iterations."""
+        return w in self.steady or (not self.written[w.buffer] and all(e.free.isdisjoint(self.moving) for e in w.index))
+
+    def _is_steady(self, s: Compute) -> bool:
+        if s.out.index or self.written[s.out.buffer] != 1 or s.out.buffer in self.moderate:
+            return False
+        indices = [o.value for o in s.operands if isinstance(o, IndexOf)]
+        return all(e.free.isdisjoint(self.moving) for e in indices) and all(self.is_steady(o) for o in s.operands if isinstance(o, Access))
 
     def _of(self, s: Compute) -> Linear | None:
         out = self.dtypes.get(s.out.buffer)
@@ -130,7 +153,7 @@ class _Values:
     def _operand(self, o: Operand) -> Linear | None:
         match o:
             case Access():
-                return self.known[o] if o in self.known else {(o, 1.0): ONE} if self.dtypes.get(o.buffer) is float32 else None
+                return self.known[o] if o in self.known else _one(o) if self.dtypes.get(o.buffer) is float32 else None
             case Immediate(value=value):
                 return {(None, float(value)): ONE}
             case IndexOf(value=e):
@@ -160,7 +183,7 @@ class _Apart:
         sources: the statements that compute elements, by their ``id``.
         moderate: registers of which x may be an element.
         replaced: by the ``id`` of a statement, those in its place; ahead: those before it.
-        common: the steady parts of all elements, which are one number.
+        common: the steady parts of all elements, which are one number; computed: the statements among the sources that compute its factors.
         scalars: what the sources were computed from; slopes: the number of factors of what moves.
         dtypes: those of buffers and tensors.
     """
@@ -172,6 +195,7 @@ class _Apart:
     replaced: dict[int, Body] = field(default_factory=dict[int, Body])
     ahead: dict[int, Body] = field(default_factory=dict[int, Body])
     common: list[tuple[Access | None, float, Expr]] | None = None
+    computed: list[Compute] = field(default_factory=list[Compute])
     scalars: set[str] = field(default_factory=set[str])
     slopes: int = 0
     dtypes: dict[str, DType] = field(default_factory=dict[str, DType])
@@ -190,7 +214,7 @@ class _Apart:
 
     def changed(self) -> Kernel | None:
         """The kernel; ``None``: the elements are no such sums."""
-        if not self._nests(self.kernel.body, None, frozenset()) or not self.common or len(self.replaced) < len(self.sources) or not self._is_one_number():
+        if not self._nests(self.kernel.body, None, frozenset()) or not self.common or not self.sources <= self.replaced.keys() or not self._is_one_number():
             return None
         steady = self.scalar("steady")
         for s in self.elements.readers[self.elements.name]:
@@ -209,11 +233,14 @@ class _Apart:
     def _nests(self, body: Body, nest: Stmt | None, moving: frozenset[str]) -> bool:
         """Find the sources in statements and those inside. ``nest``: the outermost of the unrolled loops around, whose variables are ``moving``. False if one
         is no such sum."""
-        values = _Values(self.dtypes, self.moderate)
+        values: _Values | None = None
         for s in body:
-            made = values.add(s)
-            if id(s) in self.sources and not (isinstance(s, Compute) and made is not None and self._source(s, made, nest or s, moving, body)):
-                return False
+            if any(id(t) in self.sources for t in body) and isinstance(s, Compute):
+                around = body if nest is None else (nest,)
+                values = values or _Values(self.dtypes, self.moderate, Counter(a.buffer for t in walk(around) for a in accesses(t)[0]), moving)
+                made = values.add(s)
+                if id(s) in self.sources and (made is None or not self._source(s, made, nest or s, values, body)):
+                    return False
             match s:
                 case For(var=var, start=Const(), stop=Const(), unroll=True):
                     found = self._nests(s.body, nest or s, moving | {var})
@@ -223,22 +250,20 @@ class _Apart:
                 return False
         return True
 
-    def _source(self, s: Compute, made: Linear, nest: Stmt, moving: frozenset[str], body: Body) -> bool:
+    def _source(self, s: Compute, made: Linear, nest: Stmt, values: _Values, body: Body) -> bool:
         """Note the changes for a source, if it is a sum with steady terms."""
-        written = Counter(a.buffer for t in walk(nest) for a in accesses(t)[0])
         elements = [(w, k) for (w, k), e in made.items() if w is not None and w.buffer in self.moderate and e is ONE]
         if len(elements) != 1:
             return False
         ((x, factor),) = elements
-        if factor < float(2**-126) or written[x.buffer] > 1:
+        if factor < float(2**-126) or values.written[x.buffer] > 1:
             return False
         terms: list[_Term] = []
         for (w, k), e in made.items():
             if (w, k) == (x, factor):
                 continue
-            is_steady = w is None or (w.buffer not in written and all(i.free.isdisjoint(moving) for i in w.index))
-            parts = _parts(e, moving)
-            if not is_steady or parts is None:
+            parts = _parts(e, values.moving)
+            if parts is None or (w is not None and not values.is_steady(w)):
                 return False
             terms.append(_Term(w, k, *parts))
         if not terms or any(all(isinstance(t.steady + t.moving, Const) for t in terms if t.w == w) for w in {t.w for t in terms}):
@@ -249,7 +274,10 @@ class _Apart:
         self.common = common
         self.scalars |= {a.buffer for t in body for a in accesses(t)[0] if not a.index}
         self.replaced[id(s)] = tuple(self._sum(s, x, factor, terms))
-        self.ahead[id(nest)] = tuple(self._ahead(terms, factor))
+        computed = tuple(dict.fromkeys(c for t in terms if t.w is not None for c in values.steady.get(t.w, ())))
+        self.replaced |= {id(c): () for c in computed}
+        self.computed.extend(computed)
+        self.ahead[id(nest)] = *computed, *self._ahead(terms, factor)
         return True
 
     def _sum(self, s: Compute, x: Access, factor: float, terms: list[_Term]) -> list[Stmt]:
@@ -286,10 +314,11 @@ class _Apart:
             (body,) = within
         loops = {t.var for k in inside for t in walk(body[k]) if isinstance(t, For)}
         written = {a.buffer for s in body[inside[0] :] for t in walk(s) for a in accesses(t)[0]}
-        assert self.common is not None
-        return all(
-            e.free.isdisjoint(loops) and (w is None or (w.buffer not in written and all(i.free.isdisjoint(loops) for i in w.index))) for w, _, e in self.common
-        )
+        made = {s.out.buffer for s in self.computed}
+        read = [o for s in self.computed for o in s.operands if not isinstance(o, Access) or o.buffer not in made]
+        read += [o for w, _, e in self.common or () for o in (IndexOf(e), w) if o is not None and (not isinstance(o, Access) or o.buffer not in made)]
+        places = [e for o in read for e in ((o.value,) if isinstance(o, IndexOf) else o.index if isinstance(o, Access) else ())]
+        return all(e.free.isdisjoint(loops) for e in places) and all(o.buffer not in written for o in read if isinstance(o, Access))
 
     def _body(self, body: Body) -> Body:
         found: list[Stmt] = []
