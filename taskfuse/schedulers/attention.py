@@ -54,6 +54,10 @@ from taskfuse.target import DEFAULT, Target
 NO_MAXIMUM = "no maximum is taken between the products, or their result is not stored"
 
 
+OCTAVES = 8
+"""How much terms may grow, in powers of 2, before the sums are rescaled: as in FlashAttention-4 (arXiv:2603.05451)."""
+
+
 @tries_parameters
 def attention(
     fusion: Fusion, config: AttentionConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
@@ -129,7 +133,7 @@ class _Walk:
         keys = Keys(fusion)
         along = _place(fusion, found.reductions[0], found.reductions[0].logical, found.scores.root[found.m], keys)
         rows = config.rows * config.cluster if found.is_masked else None
-        script.cascade(found.reductions, config.chunk, rows=rows, along=along if found.is_masked else None)
+        script.cascade(found.reductions, config.chunk, rows=rows, along=along if found.is_masked else None, octaves=OCTAVES)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")
         self._copies()
