@@ -89,7 +89,7 @@ BIASES: dict[str, Callable[[tf.TensorView, tf.TensorView, tf.TensorView], tf.Ten
     "distance": lambda i, j, slope: tf.cast(j - i, tf.float32) * slope,
     "place": lambda i, j, slope: slope * tf.cast(j, tf.float32),
     "two places": lambda i, j, slope: -(tf.cast(i, tf.float32) - tf.cast(j, tf.float32)) * slope,
-    "constant": lambda i, j, slope: tf.cast(j - i + 1, tf.float32) * 0.5 - slope * 0.0,
+    "place and number": lambda i, j, slope: (tf.cast(j - i, tf.float32) + 1.0) * slope,
 }
 
 
