@@ -48,7 +48,7 @@ def chosen(s: Choose) -> list[Access]:
 
 
 @dataclass(slots=True)
-class Compared:
+class ComparedElements:
     """Elements of a buffer of registers that are compared with maxima, and from which else only numbers are subtracted, or they from numbers.
 
     Attributes:

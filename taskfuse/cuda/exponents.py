@@ -18,7 +18,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from taskfuse.cuda.compared import Compared, compared, registers
+from taskfuse.cuda.compared import ComparedElements, compared, registers
 from taskfuse.cuda.steady_terms import apart
 from taskfuse.dtypes import float32
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -80,7 +80,7 @@ def _multiple(stmt: Stmt) -> tuple[Access, float] | None:
 
 def _unscaled(kernel: Kernel, name: str, moderate: Collection[str]) -> Kernel:
     """The kernel with what is multiplied in a buffer of registers, if all elements are multiples by one positive number, or infinite; or the same kernel."""
-    elements = Compared(kernel, name)
+    elements = ComparedElements(kernel, name)
     made = elements.sources()
     if made is None or not elements.is_shifted:
         return kernel

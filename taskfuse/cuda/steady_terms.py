@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from taskfuse.cuda.compared import Compared, touches, without_unread
+from taskfuse.cuda.compared import ComparedElements, touches, without_unread
 from taskfuse.dtypes import DType, float32, int32, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Sum, const
@@ -39,7 +39,7 @@ def apart(kernel: Kernel, name: str, moderate: Collection[str]) -> tuple[Kernel,
     Args:
         moderate: registers of which x may be an element.
     """
-    elements = Compared(kernel, name)
+    elements = ComparedElements(kernel, name)
     sources = elements.sources() if elements.is_shifted else None
     if not sources or not all(isinstance(s, Compute) for s in sources):
         return kernel, frozenset()
@@ -166,7 +166,7 @@ class _Values:
 
 
 @dataclass(frozen=True, slots=True)
-class _Term:
+class _PlaceTerm:
     """``w * k * (steady + moving)``: a place, of which the first part is the same in all iterations of a nest."""
 
     w: Access | None
@@ -189,7 +189,7 @@ class _Apart:
     """
 
     kernel: Kernel
-    elements: Compared
+    elements: ComparedElements
     sources: frozenset[int]
     moderate: Collection[str]
     replaced: dict[int, Body] = field(default_factory=dict[int, Body])
@@ -227,7 +227,7 @@ class _Apart:
         kinds = ("sum", "place", "steady", "less", *(f"slope{n}" for n in range(self.slopes)))
         buffers = tuple(Buffer(self.scalar(kind).buffer, float32, memory, (), float32.itemsize) for kind in kinds)
         kernel = replace(self.kernel, buffers=(*self.kernel.buffers, *buffers), body=self._body(self.kernel.body))
-        body = Compared(kernel, self.elements.name).with_completed(lambda out: Compute(out, ADD, (out, steady), float32))
+        body = ComparedElements(kernel, self.elements.name).with_completed(lambda out: Compute(out, ADD, (out, steady), float32))
         return None if body is None else without_unread(replace(kernel, body=body), self.scalars)
 
     def _nests(self, body: Body, nest: Stmt | None, moving: frozenset[str]) -> bool:
@@ -258,14 +258,14 @@ class _Apart:
         ((x, factor),) = elements
         if factor < float(2**-126) or values.written[x.buffer] > 1:
             return False
-        terms: list[_Term] = []
+        terms: list[_PlaceTerm] = []
         for (w, k), e in made.items():
             if (w, k) == (x, factor):
                 continue
             parts = _parts(e, values.moving)
             if parts is None or (w is not None and not values.is_steady(w)):
                 return False
-            terms.append(_Term(w, k, *parts))
+            terms.append(_PlaceTerm(w, k, *parts))
         if not terms or any(all(isinstance(t.steady + t.moving, Const) for t in terms if t.w == w) for w in {t.w for t in terms}):
             return False
         common = [(t.w, t.k, t.steady) for t in terms if t.steady is not ZERO]
@@ -280,7 +280,7 @@ class _Apart:
         self.ahead[id(nest)] = *computed, *self._ahead(terms, factor)
         return True
 
-    def _sum(self, s: Compute, x: Access, factor: float, terms: list[_Term]) -> list[Stmt]:
+    def _sum(self, s: Compute, x: Access, factor: float, terms: list[_PlaceTerm]) -> list[Stmt]:
         """``factor * (x + ..)``."""
         place, total = self.scalar("place"), self.sum
         found: list[Stmt] = [Compute(total, COPY, (x,), float32)]
@@ -290,7 +290,7 @@ class _Apart:
                 found += [Compute(place, CAST, (IndexOf(t.moving),), int64), Compute(total, FMA, (place, slope, total), float32)]
         return [*found, Compute(s.out, MUL, (total, Immediate(factor, float32)), float32)]
 
-    def _ahead(self, terms: list[_Term], factor: float) -> list[Stmt]:
+    def _ahead(self, terms: list[_PlaceTerm], factor: float) -> list[Stmt]:
         """The steady number, and the factors of what moves."""
         place, steady = self.scalar("place"), self.scalar("steady")
         found: list[Stmt] = [Compute(steady, COPY, (Immediate(0.0, float32),), float32)]
