@@ -15,7 +15,7 @@ from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.nodes import Compute, For, Stmt
 from taskfuse.kir.operands import Access, Immediate
 
-LEAST, MOST = 32, 4
+LEAST, MOST = 64, 4
 """The least number of products, and the most factors, for which a branch pays."""
 
 
