@@ -13,7 +13,6 @@ from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.combined_updates import HeldUpdates
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
-from taskfuse.cuda.factors_of_one import FactorsOfOne
 from taskfuse.cuda.functions import call, call_of_pair, usual_condition
 from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.loop_versions import divisor_of, has_usual_form, has_versions
@@ -67,7 +66,6 @@ class StatementPrinter:
         self._declared = declared_in(writer.kernel)
         self._vectors = vector_bytes(writer.kernel)
         self._shorter = ShorterForms(writer.kernel)
-        self._of_one = FactorsOfOne(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
         self._has_versions = not fast_math and not self._has_wgmma
         self._agreed = asked_of_a_lane(writer.kernel)
@@ -161,7 +159,7 @@ class StatementPrinter:
                 if guarded is None and self._has_versions and has_versions(stmt, self._shorter):
                     self._versions(stmt, scope)
                 elif guarded is None:
-                    self._unless_one(stmt, scope)
+                    self._for(stmt, scope)
                 else:
                     self.print(guarded, scope)
             case For():
@@ -272,17 +270,6 @@ class StatementPrinter:
             self.body(stmt.body, inner)
         else:
             self._pair(pair, inner)
-        w.line(scope, "}")
-
-    def _unless_one(self, stmt: For, scope: TextScope) -> None:
-        """A loop; if it only multiplies by factors that are often 1, where one is not."""
-        w = self._writer
-        tests = [f"{w.operand(f, float32, scope)} != 1.0f" for f in self._of_one.of(stmt)]
-        if not tests:
-            self._for(stmt, scope)
-            return
-        w.line(scope, f"if ({' || '.join(tests)}) {{")
-        self._for(stmt, replace(scope, depth=scope.depth + 1))
         w.line(scope, "}")
 
     def _versions(self, stmt: For, scope: TextScope) -> None:

@@ -50,7 +50,6 @@ def cascade(
     rows: object = None,
     along: object = None,
     beside: object = (),
-    octaves: object = 0,
 ) -> tuple[TensorView, ...]:
     """Compute reductions along one axis in one walk; the results stay those tensors, each complete after the last chunk.
 
@@ -75,9 +74,6 @@ def cascade(
         beside: tensors along the axis that each step of the walk computes for its chunk, such as a product of terms of the walk, which sums over another axis.
             Each is read by chunks, of a tensor of the walk. Not with ``parts``; chunks divide the axis. If ``rows`` have fewer chunks, so have the sums over
             these rows fewer terms; where that is not known of all, the walk has all chunks.
-        octaves: terms, which are exponentials, may be up to ``2**octaves`` times what they are relative to the running maximum: they are relative to a multiple
-            of a power of 2 below it, and the factor of sums is 1 until the maximum passes the next multiple (as FlashAttention-4 leaves out most
-            multiplications). No effect where the repair is no exponential of a difference.
 
     Returns:
         The tensors of the walk, producers first: give them the loops of the results, and inline them into the loop over the chunks, the remaining
@@ -99,13 +95,10 @@ def cascade(
     kept = given[0].logical
     if along is not None and (not isinstance(along, int) or isinstance(along, bool) or rows is None or not 0 <= along < len(kept)):
         raise Call("cascade", given[0]).error(f"blocks have rows along dimension {shown(along)}", f"use one of 0 to {len(kept) - 1}, with rows=")
-    if not isinstance(octaves, int) or isinstance(octaves, bool) or octaves < 0:
-        raise Call("cascade", given[0]).error(f"terms grow by {shown(octaves)} octaves", "use a number of powers of 2, or 0")
     others = given_reductions("cascade", beside) if beside else ()
     walk = _Cascade(
         given, chunk, cast("tuple[int, ...]", levels), chunk if adjacent is None else adjacent, rows, None if along is None else kept[along], others
     )
-    walk.multiple = walk.plans.multiples(octaves) if octaves else {}
     walk.run()
     return tuple(walk.made)
 

@@ -40,7 +40,6 @@ class CascadeChunks:
     Attributes:
         made: the new tensors, producers first.
         base: by a maximum, the number that terms of a chunk are relative to.
-        multiple: by a maximum, of which power of 2 that number is a multiple; nothing: it is the maximum itself.
     """
 
     def __init__(self, plans: CascadePlans, steps: Expr, length: Expr, parts: tuple[int, ...], *, is_whole: bool) -> None:
@@ -57,7 +56,6 @@ class CascadeChunks:
         self.is_whole = is_whole
         self.made: list[TensorView] = []
         self.base: dict[TensorView, TensorView] = {}
-        self.multiple: dict[TensorView, float] = {}
         self._functions: dict[object, TensorView] = {}
         self._chunked: dict[tuple[TensorView, int | None], TensorView] = {}
         self._padded: dict[TensorView, TensorView] = {}
@@ -224,14 +222,11 @@ class CascadeChunks:
         return self._chunked[tv, place]
 
     def _base(self, top: TensorView, found: TensorView) -> TensorView:
-        """The number by which terms are shifted, for a running maximum, or the multiple below: 0 as long as all its elements are -inf."""
+        """The number by which terms are shifted, for a running maximum: 0 as long as all its elements are -inf."""
         shape, here = found.shape, own(found)
         nothing = self._pointwise("eq", shape, (here, Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), top, bool_)
         zero = Literal.zero(top.dtype)
-        emit, base = self._emits(shape, top, top.dtype), here
-        if top in self.multiple:
-            base = emit("mul", emit("floor", emit("mul", here, Literal(1 / self.multiple[top], top.dtype))), Literal(self.multiple[top], top.dtype))
-        return self._pointwise("where", shape, (own(nothing), zero, base), top, top.dtype)
+        return self._pointwise("where", shape, (own(nothing), zero, here), top, top.dtype)
 
     def _decay(self, top: TensorView, repair: Repair, shape: Sequence[Expr], old: Read, new: Read) -> TensorView:
         """The factor by which sums change from one maximum to another: 1 if they are the same, and finite, as a sum of no terms is 0."""
@@ -268,17 +263,12 @@ class CascadeChunks:
         self.fusion.define(Pointwise(tv, MUL, tuple(found), self.exprs[tv].location))
 
     def _for_nothing(self, top: TensorView, repair: Repair, wide: DType) -> TensorView:
-        """The factor of a sum where all elements of its maximum are -inf, for each element of the maximum; 1 elsewhere, or the repair for what was shifted by
-        less than the maximum."""
+        """The factor of a sum where all elements of its maximum are -inf, for each element of the maximum; 1 elsewhere."""
         shape, last = [a.extent for a in top.logical], own(top)
 
         emit = self._emits(shape, top, wide)
 
         assert repair.factor is not None
-        if top in self.multiple:
-            factor = emit("minimum", repair.factor(own(self._base(top, top)), last, emit), Literal(float(wide.max_value), wide))
-            assert isinstance(factor, Read)
-            return factor.tensor
         factor = emit("minimum", repair.factor(Literal(0.0, top.dtype), last, emit), Literal(float(wide.max_value), wide))
         nothing = self._pointwise("eq", shape, (last, Literal(self.exprs[top].combine.neutral(top.dtype), top.dtype)), top, bool_)
         return self._pointwise("where", shape, (own(nothing), factor, Literal(1.0, wide)), top, wide)

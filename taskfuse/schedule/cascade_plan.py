@@ -6,23 +6,21 @@ which is deferred.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from taskfuse.dtypes import float64
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Literal, Pointwise, Read, Reduction
+from taskfuse.ir.expr import Pointwise, Read, Reduction
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Expr, substitute
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.call import Call, is_list
-from taskfuse.schedule.repairs import Repair, Repairs, computed, depends, product_of
+from taskfuse.schedule.repairs import Repair, Repairs, depends, product_of
 
 COPY, MUL = ELEMENTWISE["copy"], ELEMENTWISE["mul"]
 
@@ -122,17 +120,6 @@ class CascadePlans:
         """True for a maximum or a minimum."""
         return self.exprs[tv].combine.name in ("maximum", "minimum")
 
-    def multiples(self, octaves: int) -> dict[TensorView, float]:
-        """By a maximum, the greatest power of 2 by which terms that are relative to it may be shifted by less, if they then grow by at most ``2**octaves``."""
-        found: dict[TensorView, float] = {}
-        for top in self.reductions:
-            repairs = [plan.repair for plan in self.every if plan.top is top]
-            rates = [_octaves(repair) for repair in repairs if repair is not None]
-            known = [rate for rate in rates if rate is not None]
-            if known and len(known) == len(rates) and self.exprs[top].combine.name == "maximum":
-                found[top] = 2.0 ** math.floor(math.log2(octaves / max(known)))
-        return found
-
     def _repair(self, tv: TensorView, source: TensorView, others: Sequence[TensorView]) -> Repair | None:
         """A maximum may be read as a term, as it is infinite and zero at times; a sum as a factor, which waits for its value."""
         repairs = Repairs(self.fusion, source, others, as_factor=not self.is_top(source))
@@ -168,16 +155,6 @@ class CascadePlans:
                 if not isinstance(self.fusion.definition(o.tensor), Pointwise):
                     raise call.error(f"{o.tensor.name}, between {tv.name} and a reduction that it reads, is not elementwise")
                 stack.append((o.tensor, place, index))
-
-
-def _octaves(repair: Repair) -> float | None:
-    """How often a factor halves for each unit by which a maximum grows; ``None``: it is no exponential of the difference, by a constant."""
-    assert repair.factor is not None
-    made = [repair.factor(Literal(a, float64), Literal(a + 1, float64), computed) for a in (0.0, -3.0, 40.0)]
-    values = [float(o.value) for o in made if isinstance(o, Literal)]
-    if len(values) < len(made) or not all(0 < v < 1 and math.isclose(v, values[0], rel_tol=1e-9) for v in values):
-        return None
-    return -math.log2(values[0])
 
 
 def given_reductions(name: str, given: object) -> tuple[TensorView, ...]:

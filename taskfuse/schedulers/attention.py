@@ -40,7 +40,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
 from taskfuse.schedule.repairs import depends
 from taskfuse.schedule.scatter import ragged_rows
-from taskfuse.schedulers.attention_config import APART_COLUMNS, HOLDING, ITEMSIZE, LOADING, PIECE, SCORING, WIDEST, AttentionConfig
+from taskfuse.schedulers.attention_config import APART_COLUMNS, HOLDING, ITEMSIZE, LOADING, PIECE, SCORING, AttentionConfig
 from taskfuse.schedulers.attention_cost import Attention, check_fits, planned
 from taskfuse.schedulers.attention_math import find
 from taskfuse.schedulers.config import STMATRIX
@@ -52,11 +52,6 @@ from taskfuse.schedulers.walk_tiles import copied, hold_results, multiply, share
 from taskfuse.target import DEFAULT, Target
 
 NO_MAXIMUM = "no maximum is taken between the products, or their result is not stored"
-
-
-OCTAVES = 8
-"""How much terms may grow, in powers of 2, before sums of 256 columns are rescaled, as in FlashAttention-4 (arXiv:2603.05451): 770 us instead of 826 for 4 x 8
-heads of 4096 keys (H200). With 128 columns that took as long, or 1% longer, and with 64 longer by 5 to 25%."""
 
 
 @tries_parameters
@@ -134,7 +129,7 @@ class _Walk:
         keys = Keys(fusion)
         along = _place(fusion, found.reductions[0], found.reductions[0].logical, found.scores.root[found.m], keys)
         rows = config.rows * config.cluster if found.is_masked else None
-        script.cascade(found.reductions, config.chunk, rows=rows, along=along if found.is_masked else None, octaves=OCTAVES if found.columns == WIDEST else 0)
+        script.cascade(found.reductions, config.chunk, rows=rows, along=along if found.is_masked else None)
         self._find()
         script.comment("copies: queries, keys and values into Shared memory")
         self._copies()

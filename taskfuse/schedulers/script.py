@@ -112,15 +112,13 @@ class Script:
         rows: int | None = None,
         along: int | None = None,
         beside: Sequence[TensorView] = (),
-        octaves: int = 0,
     ) -> tuple[TensorView, ...]:
         """:func:`taskfuse.cascade`; what it makes is found by name."""
         more = [x for x in (parts, adjacent) if x is not None]
         by = "".join(f", {name}={value}" for name, value in (("rows", rows), ("along", along)) if value is not None)
         by += f", beside={self.spell(list(beside))}" if beside else ""
-        by += f", octaves={octaves}" if octaves else ""
         self._write(f"tf.cascade({', '.join(map(self.spell, [list(reductions), chunk, *more]))}{by})")
-        return cascade(reductions, chunk, *more, rows=rows, along=along, beside=beside, octaves=octaves)
+        return cascade(reductions, chunk, *more, rows=rows, along=along, beside=beside)
 
     def chunk_cascade(self, reductions: Sequence[TensorView], n: int, multiple: int) -> tuple[TensorView, ...]:
         """:func:`taskfuse.chunk_cascade`."""

@@ -64,7 +64,7 @@ class LinearForm:
         sums = dict(self.terms)
         for at, q in other.terms:
             p = sums.get(at, Fraction(0))
-            if p * q < 0 and reference(at) is None and multiple_below(at) is None:
+            if p * q < 0 and reference(at) is None:
                 raise Different(f"{shown(at)} may be infinite, and an exponent has it twice")
             sums[at] = p + q
         made = tuple((at, q) for at, q in sums.items() if q)
@@ -435,37 +435,6 @@ def reference(at: At) -> object | None:
     return combine if combine in REFERENCES and starts and is_exact else None
 
 
-class MultipleBelow(NamedTuple):
-    """The greatest integer below a multiple of a maximum: it grows with it, and is finite where that is.
-
-    Attributes:
-        of: the maximum.
-        by: the number that it is multiplied by, which is positive.
-    """
-
-    of: At
-    by: Fraction
-
-
-def multiple_below(at: At) -> MultipleBelow | None:
-    """An element as ``floor(by * of)``; ``None`` for another one."""
-    match at.side.defined(at.operand):
-        case Definition(rule=Apply(operands=(Access() as one,)) as rule) as d if rule.op.name == "floor" and isinstance(at.operand, Access):
-            scaled = at.side.at(one, points(at.operand.index))
-        case _:
-            return None
-    match scaled.side.defined(scaled.operand):
-        case Definition(rule=Apply(operands=(Access() as one, Immediate() as k)) as times) as e if times.op.name == "mul" and isinstance(
-            scaled.operand, Access
-        ):
-            of, by = scaled.side.at(one, points(scaled.operand.index)), number(scaled.side.at(k, {}))
-        case _:
-            return None
-    if rounds(at, d, rule) or rounds(scaled, e, times) or reference(of) is not COMBINES["maximum"] or not isinstance(by, Fraction) or by <= 0:
-        return None
-    return MultipleBelow(of, by)
-
-
 def nothing_of(at: At) -> float:
     """The value of a reference that combines no element."""
     return -inf if reference(at) is COMBINES["maximum"] else inf
@@ -489,9 +458,7 @@ def rounds(at: At, d: Definition, rule: Apply) -> frozenset[DType]:
 
 
 def _leaf(at: At) -> FormCase:
-    below = multiple_below(at)
-    of = at if below is None else below.of
-    raw = frozenset([Guard(of)]) if reference(of) is not None else frozenset[Guard]()
+    raw = frozenset([Guard(at)]) if reference(at) is not None else frozenset[Guard]()
     return FormCase((), LinearForm(((at, Fraction(1)),), raw=raw))
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from taskfuse.check.rewrites.elements import ElementPairs, shown
 from taskfuse.check.rewrites.images import compare_parts
-from taskfuse.check.rewrites.linear_forms import Guard, LinearForm, LinearForms, MultipleBelow, is_one, multiple_below, number, reference, rounds
+from taskfuse.check.rewrites.linear_forms import Guard, LinearForm, LinearForms, is_one, number, reference, rounds
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, assuming, each_value, points
 from taskfuse.check.rewrites.sums import CombineForm, TermPart, reduced_points, terms_of
 from taskfuse.check.rewrites.updates import SentPart, sent, sent_terms
@@ -349,21 +349,11 @@ class WeightedSums:
         if form.constant > 0 or len(form.terms) != 2:
             return None
         (a, q), (b, p) = form.terms
-        one, other = multiple_below(a), multiple_below(b)
-        if one is not None and other is not None and one.by == other.by:  # in the order of what they are below
-            a, b = one.of, other.of
-        elif one is not None or other is not None:
-            return (term,) if self._is_above(a, q, b, p, facts) or self._is_above(b, p, a, q, facts) else None
         combine = reference(a)
         if q != -p or combine is None or combine is not reference(b):
             return None
         low, high = (a, b) if (q > 0) == (combine is COMBINES["maximum"]) else (b, a)
         return (term,) if self.forms.is_bounded(LinearForm(((low, ONE),)), high, facts) else None
-
-    def _is_above(self, a: At, q: Fraction, b: At, p: Fraction, facts: Facts) -> bool:
-        """True if ``q*a + p*b`` is at most 0: a is the greatest integer below a multiple of b."""
-        below = multiple_below(a)
-        return below is not None and q > 0 and p == -q * below.by and reference(b) is not None and self.forms.is_same(below.of, b, facts)
 
     def _chosen(self, condition: At, value: At, other: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
         """A choice: 1 where two numbers are equal, and an exponential of a multiple of their difference, which is 1 there; or one that references decide."""
@@ -494,22 +484,17 @@ class WeightedSums:
         left = dict(form.terms)
         running: list[tuple[At, Fraction]] = []
         for at, q in form.terms:
-            below = multiple_below(at)
-            base = at if below is None else below.of
-            d = base.side.defined(base.operand)
-            if not isinstance(d, Definition) or not isinstance(d.rule, Accumulate) or not d.rule.is_exclusive or not isinstance(base.operand, Access):
+            d = at.side.defined(at.operand)
+            if not isinstance(d, Definition) or not isinstance(d.rule, Accumulate) or not d.rule.is_exclusive or not isinstance(at.operand, Access):
                 continue
-            index = base.operand.index
+            index = at.operand.index
             if index[d.rule.axis] is not t or any(t.name in e.free for k, e in enumerate(index) if k != d.rule.axis):
                 continue
             inclusive = replace(d.rule, is_exclusive=False)
             for other, p in list(left.items()):
-                above = multiple_below(other)
-                of = other if above is None else above.of
-                there = of.side.defined(of.operand)
+                there = other.side.defined(other.operand)
                 is_after = isinstance(there, Definition) and there.rule == inclusive and there.dtype is d.dtype
-                is_alike = (None if below is None else below.by) == (None if above is None else above.by)
-                if p == -q and is_after and is_alike and isinstance(of.operand, Access) and of.operand.index == index:
+                if p == -q and is_after and isinstance(other.operand, Access) and other.operand.index == index:
                     del left[at], left[other]
                     running.append((other, q))
                     break
@@ -567,16 +552,11 @@ class WeightedSums:
         exponents: dict[Elementwise, LinearForm] = {}
         for base, form in found.monomial.exponents.items():
             known: list[At] = [*references]
-            multiples: list[tuple[At, MultipleBelow]] = []
             terms: list[tuple[At, Fraction]] = []
             for at, q in form.terms:
                 if reference(at) is not None:
                     same = next((r for r in known if self.forms.is_same(at, r, inside)), at)
                     known.append(same)
-                    terms.append((same, q))
-                elif (below := multiple_below(at)) is not None:
-                    same = next((r for r, b in multiples if b.by == below.by and self.forms.is_same(below.of, b.of, inside)), at)
-                    multiples.append((same, below))
                     terms.append((same, q))
                 else:
                     terms.append((at, q))

@@ -24,8 +24,6 @@ WALKS: Mapping[str, Make] = MappingProxyType(
         "parts": lambda r: tf.cascade(r, 16, 4),
         "levels": lambda r: tf.cascade(r, 8, (2, 4), adjacent=4),
         "chunks side by side": lambda r: tf.chunk_cascade(r, 4),
-        "octaves": lambda r: tf.cascade(r, 16, octaves=1),
-        "octaves of parts": lambda r: tf.cascade(r, 16, 4, octaves=8),
     }
 )
 
@@ -120,17 +118,6 @@ FAULTS: Mapping[str, tuple[tuple[str, str, str], ...]] = MappingProxyType(
         "chunks side by side": (
             ("chunks are joined without repairs", "mul(tv41[i2, i0], tv30[i2, i0, i1])", "copy(tv30[i2, i0, i1])"),
             ("with the repair of another chunk", "mul(tv41[i2, i0], tv30[i2, i0, i1])", "mul(tv41[0, i0], tv30[i2, i0, i1])"),
-        ),
-        "octaves": (
-            ("the normalizer is not repaired at the end", "mul(tv31[i0], tv51[i0])", "copy(tv31[i0])"),
-            ("nor the product", "mul(tv55[i0, i1], tv51[i0])", "copy(tv55[i0, i1])"),
-            ("another multiple before a chunk", "mul(tv23[i0, i1], 2.0)", "mul(tv23[i0, i1], 0.5)"),
-            ("the next multiple before a chunk", "floor(tv33[i0, i1])", "round(tv33[i0, i1])"),
-            ("half of a multiple", "mul(tv26[i0, i1], 0.5)", "mul(tv26[i0, i1], 0.25)"),
-            ("terms with the maximum itself", "sub(tv21[i0, i1, i2], tv28[i0, i1])", "sub(tv21[i0, i1, i2], tv22[i0, i1])"),
-            ("a repair of the maximum itself", "sub(tv28[i0, i1], tv36[i0, i1])", "sub(tv22[i0, i1], tv23[i0, i1])"),
-            ("a repair of nothing", "scan maximum along 1 exclusive", "scan maximum along 1"),
-            ("a repair that is too small", "minimum(tv39[i0, i1], 3.4028234663852886e+38)", "minimum(tv39[i0, i1], 0.5)"),
         ),
     }
 )
