@@ -83,18 +83,21 @@ class ComparedElements:
         return sum(isinstance(o, Access) and o.buffer == self.name for o in s.operands) == 1
 
     def sources(self) -> list[Stmt] | None:
-        """The statements that compute the elements, or what they are chosen from beside infinities; ``None``: others read that, too."""
+        """The statements that compute the elements, or what they are chosen from beside infinities, in several steps; ``None``: others read that, too."""
         found: list[Stmt] = []
-        for s in self.writers[self.name]:
-            if not isinstance(s, Choose):
-                found.append(s)
-                continue
-            if not all(is_infinite(c.operand) or isinstance(c.operand, Access) for c in s.cases):
-                return None
-            for o in chosen(s):
-                if o.buffer not in self.registers or o.index or not all(map(self._is_choice, self.readers[o.buffer])):
+        names = [self.name]
+        for name in names:
+            for s in self.writers[name]:
+                if not isinstance(s, Choose):
+                    found.append(s)
+                    continue
+                if not all(is_infinite(c.operand) or isinstance(c.operand, Access) for c in s.cases):
                     return None
-                found += self.writers[o.buffer]
+                for o in chosen(s):
+                    readers = self.readers[o.buffer]
+                    if o.buffer not in self.registers or o.index or not all(isinstance(r, Choose) and r.out.buffer == name for r in readers):
+                        return None
+                    names += [] if o.buffer in names else [o.buffer]
         return found
 
     def with_completed(self, change: Callable[[Access], Stmt]) -> Body | None:
@@ -102,9 +105,6 @@ class ComparedElements:
         self._pending = {id(s) for s in self.readers[self.name] if self._is_comparison(s)}
         body = self._completed(self.kernel.body, change)
         return None if self._pending else body
-
-    def _is_choice(self, s: Stmt) -> bool:
-        return isinstance(s, Choose) and s.out.buffer == self.name
 
     def _is_comparison(self, s: Stmt) -> bool:
         """True for a maximum, or a minimum, of an element and of those before it."""
