@@ -15,42 +15,38 @@ left out, as a row of such floats would become infinite.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from taskfuse.cuda.compared import ComparedElements, compared, registers
+from taskfuse.cuda.steady_terms import apart
 from taskfuse.dtypes import float32
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.medium import MEDIA
-from taskfuse.ir.scalar import substitute, sym
 from taskfuse.kir import Kernel, accesses, bodies, map_stmts, walk, with_bodies
 from taskfuse.kir.declarations import Buffer
-from taskfuse.kir.nodes import Choose, Compute, For, Stmt
-from taskfuse.kir.operands import Access, Immediate, Operand
+from taskfuse.kir.nodes import Compute, Stmt
+from taskfuse.kir.operands import Access, Immediate
 from taskfuse.kir.products import Mma, Wgmma
 from taskfuse.kir.walk import Body
 
 COPY, MUL, SUB, FMA = (ELEMENTWISE[name] for name in ("copy", "mul", "sub", "fma"))
-EXTREMES = (ELEMENTWISE["maximum"], ELEMENTWISE["minimum"])
 LOG2_E = math.log2(math.e)
 
 
 def with_fast_exponents(kernel: Kernel) -> Kernel:
     """A kernel with fewer instructions for such exponentials, and results that differ by rounding."""
-    moderate = _moderate(kernel)
+    moderate = set(_moderate(kernel))
     if not moderate:
         return kernel
     multiples: set[str] = set()
-    compared = {a.buffer for s in walk(kernel) if isinstance(s, Compute) and s.op in EXTREMES for a in accesses(s)[1] if a != s.out}
-    for name in (b for b in _registers(kernel) if b in compared):
-        unscaled = _Multiples(kernel, name, moderate).unscaled()
+    for name in compared(kernel):
+        kernel, sums = apart(kernel, name, moderate)
+        moderate |= sums
+        unscaled = _unscaled(kernel, name, moderate)
         multiples |= {name} if unscaled is not kernel else set()
         kernel = unscaled
     return replace(kernel, body=_as_powers(kernel, moderate | multiples))
-
-
-def _registers(kernel: Kernel) -> list[str]:
-    return [b.name for b in kernel.buffers if b.dtype is float32 and MEDIA[b.memory].is_private]
 
 
 def _moderate(kernel: Kernel) -> frozenset[str]:
@@ -66,7 +62,7 @@ def _moderate(kernel: Kernel) -> frozenset[str]:
                 pass
             case _:
                 others |= {a.buffer for a in accesses(s)[0]}
-    return frozenset(found - others).intersection(_registers(kernel))
+    return frozenset(found - others).intersection(registers(kernel))
 
 
 def _multiple(stmt: Stmt) -> tuple[Access, float] | None:
@@ -79,136 +75,35 @@ def _multiple(stmt: Stmt) -> tuple[Access, float] | None:
             return None
 
 
-def _is_infinite(operand: Operand) -> bool:
-    return isinstance(operand, Immediate) and math.isinf(float(operand.value))
-
-
 # -- maxima of what is multiplied -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Multiples:
-    """A buffer of registers, if all of its elements are multiples by one positive number, or infinite.
+def _unscaled(kernel: Kernel, name: str, moderate: Collection[str]) -> Kernel:
+    """The kernel with what is multiplied in a buffer of registers, if all elements are multiples by one positive number, or infinite; or the same kernel."""
+    elements = ComparedElements(kernel, name)
+    made = elements.sources()
+    if made is None or not elements.is_shifted:
+        return kernel
+    multiples = [_multiple(s) for s in made]
+    found = {math.nan if m is None or m[0].buffer not in moderate else m[1] for m in multiples}
+    factor = found.pop() if len(found) == 1 else math.nan
+    number = Immediate(factor, float32)
+    body = elements.with_completed(lambda out: Compute(out, MUL, (out, number), float32)) if factor >= float(2**-126) else None
+    if body is None:
+        return kernel
+    product = Access(f"{name}.product", ())
+    mine = set(map(id, made))
 
-    Attributes:
-        moderate: registers of sums of products, and of functions with bounds.
-        writers, readers: by buffer, the statements that write, and read, it.
-        pending: the statements that compare an element with a maximum, by their ``id``: those whose maximum is not yet multiplied.
-    """
+    def one(s: Stmt) -> Stmt | Body:
+        if isinstance(s, Compute) and id(s) in mine and (multiple := _multiple(s)) is not None:
+            return replace(s, op=COPY, operands=(multiple[0],))
+        if isinstance(s, Compute) and elements.is_difference(s):
+            place = next(o for o in s.operands if isinstance(o, Access) and o.buffer == name)
+            return Compute(product, MUL, (place, number), float32), replace(s, operands=tuple(product if o == place else o for o in s.operands))
+        return s
 
-    kernel: Kernel
-    name: str
-    moderate: frozenset[str]
-    registers: frozenset[str] = frozenset()
-    writers: defaultdict[str, list[Stmt]] = field(default_factory=lambda: defaultdict[str, list[Stmt]](list))
-    readers: defaultdict[str, list[Stmt]] = field(default_factory=lambda: defaultdict[str, list[Stmt]](list))
-    pending: set[int] = field(default_factory=set[int])
-
-    def unscaled(self) -> Kernel:
-        """The kernel with what is multiplied in the buffer; the same kernel if that is not possible."""
-        self.registers = frozenset(_registers(self.kernel))
-        for s in walk(self.kernel):
-            for found, names in zip((self.writers, self.readers), accesses(s), strict=True):
-                for buffer in dict.fromkeys(a.buffer for a in names):
-                    found[buffer].append(s)
-        factor = self._factor()
-        if factor is None:
-            return self.kernel
-        compared = [s for s in self.readers[self.name] if self._is_comparison(s)]
-        others = [s for s in self.readers[self.name] if not self._is_comparison(s)]
-        if not compared or not all(isinstance(s, Compute) and s.op is SUB and s.dtype is float32 for s in others):
-            return self.kernel
-        self.pending = set(map(id, compared))
-        body = self._multiplied(self.kernel.body, factor)
-        if self.pending:
-            return self.kernel
-        product = f"{self.name}.product"
-        sources = {self.name, *(o.buffer for s in self.writers[self.name] if isinstance(s, Choose) for o in _operands(s))}
-
-        def one(s: Stmt) -> Stmt | Body:
-            made = _multiple(s)
-            if isinstance(s, Compute) and made is not None and s.out.buffer in sources:
-                return replace(s, op=COPY, operands=(made[0],))
-            if isinstance(s, Compute) and s.op is SUB and any(isinstance(o, Access) and o.buffer == self.name for o in s.operands):
-                return self._products(s, product, factor)
-            return s
-
-        buffer = Buffer(product, float32, next(b.memory for b in self.kernel.buffers if b.name == self.name), (), float32.itemsize)
-        return replace(self.kernel, buffers=(*self.kernel.buffers, buffer), body=map_stmts(body, one))
-
-    def _factor(self) -> float | None:
-        """The number; ``None``: there is none."""
-        found: set[float] = set()
-        for s in self.writers[self.name]:
-            if isinstance(s, Choose):
-                if not all(_is_infinite(c.operand) or isinstance(c.operand, Access) for c in s.cases):
-                    return None
-                made = [w for o in _operands(s) for w in self.writers[o.buffer]]
-                if not all(o.buffer in self.registers and not o.index and all(map(self._is_choice, self.readers[o.buffer])) for o in _operands(s)):
-                    return None
-            else:
-                made = [s]
-            multiples = [_multiple(w) for w in made]
-            found |= {math.nan if m is None or m[0].buffer not in self.moderate else m[1] for m in multiples}
-        factor = found.pop() if len(found) == 1 else math.nan
-        return factor if float(2**-126) <= factor else None
-
-    def _is_choice(self, s: Stmt) -> bool:
-        return isinstance(s, Choose) and s.out.buffer == self.name
-
-    def _is_comparison(self, s: Stmt) -> bool:
-        """True for a maximum, or a minimum, of an element and of those before it."""
-        match s:
-            case Compute(out=out, op=op, operands=(Access() as a, Access() as b), dtype=dtype) if op in EXTREMES and dtype is float32:
-                before, element = (a, b) if b.buffer == self.name else (b, a)
-                return before == out and element.buffer == self.name and out.buffer in self.registers
-            case _:
-                return False
-
-    def _multiplied(self, body: Body, factor: float) -> Body:
-        """Statements, with the products of maxima behind those that complete them."""
-        found: list[Stmt] = []
-        for k, s in enumerate(body):
-            found.append(with_bodies(s, tuple(self._multiplied(b, factor) for b in bodies(s))))
-            mine = [c for c in walk(s) if id(c) in self.pending and isinstance(c, Compute)]
-            results = [c.out.buffer for c in mine]
-            if mine and len(set(results)) == len(results) and all(self._begins(body[:k], s, name) for name in results):
-                found += [_at_each(s, c, factor) for c in mine]
-                self.pending.difference_update(map(id, mine))
-        return tuple(found)
-
-    def _begins(self, before: Body, s: Stmt, name: str) -> bool:
-        """True if a maximum begins with infinity in front of a statement, which does nothing with it but comparisons."""
-        if any(_touches(x, name) and id(x) not in self.pending for x in walk(s)):
-            return False
-        last = next((x for x in reversed(before) if any(_touches(y, name) for y in walk(x))), None)
-        first = [] if last is None else [y for y in walk(last) if _touches(y, name)]
-        return bool(first) and all(isinstance(y, Compute) and y.op is COPY and _is_infinite(y.operands[0]) for y in first)
-
-    def _products(self, s: Compute, product: str, factor: float) -> Body:
-        place = next(o for o in s.operands if isinstance(o, Access) and o.buffer == self.name)
-        scalar = Access(product, ())
-        made = Compute(scalar, MUL, (place, Immediate(factor, float32)), float32)
-        return made, replace(s, operands=tuple(scalar if o == place else o for o in s.operands))
-
-
-def _operands(s: Choose) -> list[Access]:
-    return [c.operand for c in s.cases if isinstance(c.operand, Access)]
-
-
-def _touches(s: Stmt, name: str) -> bool:
-    return any(a.buffer == name for side in accesses(s) for a in side)
-
-
-def _at_each(nest: Stmt, compared: Compute, factor: float) -> Stmt:
-    """The product of each result of a nest of loops."""
-    loops = [s for s in walk(nest) if isinstance(s, For) and any(x is compared for x in walk(s)) and any(s.var in e.free for e in compared.out.index)]
-    names = {s.var: sym(f"{s.var}.product") for s in loops}
-    out = Access(compared.out.buffer, tuple(substitute(e, names) for e in compared.out.index))
-    made: Stmt = Compute(out, MUL, (out, Immediate(factor, float32)), float32)
-    for s in reversed(loops):
-        made = replace(s, var=names[s.var].name, body=(made,))
-    return made
+    buffer = Buffer(product.buffer, float32, next(b.memory for b in kernel.buffers if b.name == name), (), float32.itemsize)
+    return replace(kernel, buffers=(*kernel.buffers, buffer), body=map_stmts(body, one))
 
 
 # -- powers of 2 ------------------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dataclasses import replace
 from taskfuse.cuda import copy_instructions
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.constant_factors import with_joined_factors
 from taskfuse.cuda.exponents import with_fast_exponents
 from taskfuse.cuda.expressions import LENGTHS, Divisors, Indices, once
 from taskfuse.cuda.kernel_interface import accessed_by_threads
@@ -95,7 +96,7 @@ def emit(
 
 def kernel_parts(kernel: Kernel, fast_math: bool) -> Kernel:
     """A kernel of the same meaning whose loops are printed as they stand."""
-    return peeled(with_fast_exponents(kernel)) if fast_math else parted(peeled(kernel))
+    return peeled(with_fast_exponents(with_joined_factors(kernel))) if fast_math else parted(peeled(kernel))
 
 
 def restricted(kernel: Kernel) -> frozenset[str]:

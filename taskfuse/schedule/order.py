@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise, product
@@ -384,16 +385,28 @@ class _Sequencer:
             for n in nodes_of[u]:
                 count[n] = count.get(n, 0) + 1
         spanning = [n for n, c in count.items() if c > 1]
+        opens: dict[Loop | TensorView, list[Node]] = {u: [] for u in units}  # the nodes that need it, and beside whose units it may not come
+        for n in spanning:
+            todo = [u for u in units if n in nodes_of[u]]
+            found = set(todo)
+            for u in todo:
+                found.update(new := [s for s in before[u] if s not in found])
+                todo += new
+                opens[u] += [n] * (n not in nodes_of[u] and role_of[n] in nodes_of[u])
+        closed = Counter(n for nodes in opens.values() for n in nodes)
         missing = {u: len(b) for u, b in before.items()}
         left = dict(count)
         order: list[Loop | TensorView] = []
         budget = 4 * len(units) * len(units) + 1000
 
         def allowed(u: Loop | TensorView) -> bool:
-            return all(n in nodes_of[u] or not 0 < left[n] < count[n] or role_of[n] not in nodes_of[u] for n in spanning)
+            return not any(closed[n] for n in nodes_of[u]) and all(
+                n in nodes_of[u] or not 0 < left[n] < count[n] or role_of[n] not in nodes_of[u] for n in spanning
+            )
 
         def take(u: Loop | TensorView) -> list[Loop | TensorView]:
             order.append(u)
+            closed.subtract(opens[u])
             for n in nodes_of[u]:
                 left[n] -= 1
             for v in after[u]:
@@ -402,6 +415,7 @@ class _Sequencer:
 
         def give_back() -> None:
             u = order.pop()
+            closed.update(opens[u])
             for v in after[u]:
                 missing[v] += 1
             for n in nodes_of[u]:

@@ -73,6 +73,18 @@ def test_exponentials_are_powers_of_2_of_one_fused_multiplication() -> None:
     assert "exp2f(" not in emit(kernel).text
 
 
+NESTED = KERNEL.replace("    s[i] = where(t if", "    u = where(t if i < 7, otherwise -inf)\n    s[i] = where(u if")
+
+
+def test_what_is_masked_twice_is_compared_before_it_is_multiplied() -> None:
+    """As keys past the end, and those that a mask excludes."""
+    kernel = tf.parse_kernel(NESTED)
+    fast = with_fast_exponents(kernel)
+    assert "t = copy(h[i])" in str(fast)
+    for wanted, got in zip(simulated(kernel, values()), simulated(fast, values()), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-30)
+
+
 UNCHANGED = {
     "a negative number turns maxima into minima": (", 0.25)", ", -0.25)"),
     "numbers that are masked by a finite one": ("otherwise -inf)", "otherwise -1e30)"),
@@ -82,6 +94,11 @@ UNCHANGED = {
     "another function reads it": ("v = sub(s[i], r)", "v = sub(s[i], r)\n    p[threadIdx.x, i] = abs(s[i])"),
     "the maximum is read before it is complete": ("    r = maximum(r, s[i])\n", "    r = maximum(r, s[i])\n    m[threadIdx.x] = copy(r)\n"),
     "the maximum has other elements": ("  FOR i in 0..8 UNROLL:\n    r = max", "  r = maximum(r, x[threadIdx.x, 0])\n  FOR i in 0..8 UNROLL:\n    r = max"),
+    "a second mask by a number": ("    s[i] = where(t if", "    u = where(t if i < 7, otherwise -1e30)\n    s[i] = where(u if"),
+    "what is masked once is stored": (
+        "    s[i] = where(t if",
+        "    u = where(t if i < 7, otherwise -inf)\n    p[threadIdx.x, i] = copy(u)\n    s[i] = where(u if",
+    ),
     "the product is stored": ("    s[i] = where", "    p[threadIdx.x, i] = copy(t)\n    s[i] = where"),
 }
 

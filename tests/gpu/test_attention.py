@@ -1,5 +1,7 @@
 """Attention on the GPU beside the reference: random numbers, all shapes of the CPU tests, and lengths that no block divides."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,37 @@ def test_products_ahead_at_constant_lengths(depth: int, is_causal: bool) -> None
     tf.schedulers.attention(fusion, chosen)
     out = poisoned(wanted.shape, fusion.outputs[0].dtype)
     tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, args), out=out)
+    np.testing.assert_allclose(to_numpy(out).astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+BIASES: dict[str, Callable[[tf.TensorView, tf.TensorView, tf.TensorView], tf.TensorView]] = {
+    "distance": lambda i, j, slope: tf.cast(j - i, tf.float32) * slope,
+    "place": lambda i, j, slope: slope * tf.cast(j, tf.float32),
+    "two places": lambda i, j, slope: -(tf.cast(i, tf.float32) - tf.cast(j, tf.float32)) * slope,
+    "place and number": lambda i, j, slope: (tf.cast(j - i, tf.float32) + 1.0) * slope,
+}
+
+
+@pytest.mark.parametrize("name", BIASES)
+@pytest.mark.parametrize("scale", [0.125, 20.0])
+def test_scores_with_terms_of_places(name: str, scale: float) -> None:
+    """With fast_math, as ALiBi; also of scores whose maximum grows by much more than one chunk's."""
+    heads, n, d = 3, 640, 64
+    with tf.Fusion("places") as fusion:
+        q, k, v = (tf.define_tensor([heads, n, d], dtype=tf.bfloat16, name=x) for x in "qkv")
+        slope = tf.define_tensor([heads, 1, 1], name="slope")
+        i, j = (tf.reshape(tf.arange(n), shape) for shape in ((n, 1), (1, n)))
+        s = tf.matmul(q, tf.permute(k, (0, 2, 1)), dtype=tf.float32) * scale + BIASES[name](i, j, slope)
+        p = tf.exp((s := tf.where(j <= i, s, -np.inf)) - tf.max(s, axis=-1, keepdims=True))
+        total = tf.sum(p, axis=-1, keepdims=True)
+        fusion.add_output(tf.cast(tf.matmul(tf.cast(p, tf.bfloat16), v, dtype=tf.float32) / total, tf.bfloat16))
+    rng = np.random.default_rng(3)
+    args = [rng.standard_normal((heads, n, d)).astype(tf.bfloat16.numpy) for _ in range(3)]
+    args.append((2.0 ** -np.arange(1, heads + 1)).astype(np.float32).reshape(heads, 1, 1))
+    (wanted,) = fusion.evaluate(*args)
+    tf.schedulers.attention(fusion)
+    out = poisoned(wanted.shape, fusion.outputs[0].dtype)
+    tf.compile(tf.lower(fusion), backend="cuda", fast_math=True)(*map(to_torch, args), out=out)
     np.testing.assert_allclose(to_numpy(out).astype(np.float64), wanted.astype(np.float64), rtol=2e-2, atol=2e-2)
 
 

@@ -96,6 +96,22 @@ def test_every_node_is_contiguous_whatever_the_seed() -> None:
         assert contiguous([tv.name for k in (0, 1) for tv in (first[k], second[k])], names)
 
 
+def test_a_task_that_needs_another_one_comes_after_it() -> None:
+    """Its first tensors need nothing, so they might come first: then the other could not come, and the search would try all of their orders."""
+    with tf.Fusion("late") as fusion:
+        x = tf.define_tensor([2], name="x")
+        early = [tf.mul(x, float(k)) for k in range(12)]
+        other = tf.neg(x)
+        last = tf.add(other, 1.0)
+        for e in early:
+            last = tf.add(last, e)
+        fusion.add_output(last)
+    tensors = [tv for tv in fusion.tensors() if not tv.is_input]
+    first, rest = fusion.task([other]), fusion.task([tv for tv in tensors if tv is not other])
+    fusion.group([fusion.group([first, rest])])
+    assert order(fusion)[0] == other.name
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_members_of_a_horizontal_group_come_in_the_order_of_the_group(reverse: bool) -> None:
     fusion, (a1, b1, a2, b2) = two_chains()

@@ -224,7 +224,7 @@ FAULTS: dict[str, tuple[Callable[[], tf.Kernel], str, str]] = {
     "keys of the next chunk": (sequences, r"map\(32\*i11 \+ clamp\(of_k(.*on ch2)", r"map(32*i11 + 32 + clamp(of_k\1"),
     "no mask where it cuts": (sequences, r"IF 32\*i11 \+ 31 <", "IF 32*i11 + 30 <"),
     "a chunk less": (sequences, r"(FOR i11 in 0\.\.)(.*):", r"\1max(\2 - 1, 0):"),
-    "another page": (in_pages, r"4\*i11 \+ i174 of 32", "4*i174 + i11 of 32"),
+    "another page": (in_pages, r"4\*i11 \+ (i\d+) of 32", r"4*\1 + i11 of 32"),
     "other rows of a page": (in_pages, r"0, 8\), 0, blockIdx", "0, 8), 8, blockIdx"),
     "one key more": (in_pages, r"(keys\(.* if [^<]*) < ", r"\1 <= "),
     "no causal mask where it cuts": (in_pages, r"(IF .*&& 64\*i11 \+ )63 <", r"\g<1>62 <"),
