@@ -137,6 +137,9 @@ class GridStrideLoops:
                 index = hardware_index(ptype) - self._ranges.range(self._tree.place[tv], ptype).start
                 values[a] = digit_values(digits(tv, ptype), simplify(index, facts), facts)[a]
         loops = {a: values[a] for a, _ in self._around(tv) if tv.schedule.ptype(a).is_loop}
+        for source, item in self.items(tv, loops).items():
+            values[source] = item
+            facts = facts.with_range(str(item), 0, source.extent - 1)
         values = backward(tv, values)
         for t in self.bounded(tv, loops):
             if t.source in values and not t.source.is_foreign:
