@@ -193,6 +193,10 @@ class GridStrideLoops:
                 return [] if prove(condition, facts) else [condition]
         return []
 
+    def is_emptied(self, loop: Loop) -> bool:
+        """True if a loop has no trips for an empty item of work."""
+        return loop in self._emptied
+
     def skips_empty(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
         """True inside a loop without trips for an empty item of work."""
         return any(a in loops and loop in self._emptied and loops[a] is self._variables.symbol(loop) for a, loop in self._around(tv))

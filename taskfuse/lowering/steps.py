@@ -34,7 +34,7 @@ from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.memory import assign_memory
 from taskfuse.lowering.names import legible
 from taskfuse.lowering.nest import NestBuilder
-from taskfuse.lowering.neutral_tails import find_bounds
+from taskfuse.lowering.neutral_tails import find_bounds, find_read_parts
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.plan_rules import verify_plan
 from taskfuse.lowering.prepare import check_supported, prepare
@@ -149,7 +149,8 @@ def _neutral_tails(state: State) -> None:
     """
     found = find_bounds(state.index_maps, Indexer(state.index_maps).indexes_registers)
     state.index_maps.starts, state.index_maps.ends = found.starts, found.ends
-    if found.starts:
+    state.index_maps.read_parts = find_read_parts(state.index_maps)
+    if found.starts or state.index_maps.read_parts:
         state.index_maps.forget()
 
 
