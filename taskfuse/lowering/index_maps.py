@@ -223,7 +223,7 @@ class IndexMaps:
             facts = facts.with_assumption(condition)
         inside = with_merged(tv, start, values, facts)
         values = onward(tv, values, facts)
-        if tv in self.read_parts:
+        if tv in self.read_parts and not (outside and self.read_parts[tv].is_chosen):
             part = self.read_parts[tv].at(values, facts)
             early += part
             for condition in part:

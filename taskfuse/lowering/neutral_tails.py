@@ -338,7 +338,7 @@ def find_read_parts(index_maps: IndexMaps) -> dict[TensorView, ReadPart]:
             continue
         loop = next((x for a, x in zip(tv.loop, path, strict=True) if a.is_reduction), None)
         condition = condition_of_reads(fusion, tv, assembled=True)
-        if condition is None or loop not in path or not (loop in index_maps.ends or index_maps.grid_stride.is_emptied(loop)):
+        if condition is None or loop is None or not (loop in index_maps.ends or (not _is_chosen(fusion, tv) and index_maps.grid_stride.is_emptied(loop))):
             continue
         around = path[: loop.depth]
         members = {x: _read_part(x, condition, around, atom.lanes, index_maps) for x in (tv, *_passing(fusion, tv))}
@@ -366,8 +366,14 @@ def _read_part(tv: TensorView, condition: Expr, around: Collection[Loop], lanes:
             own.add(base_name(p, task))
         below = below * ranges.launch[p]
     outer = {variables.name(x) for x in around} | {str(variables.item(x)) for x in around if index_maps.grid_stride.walk(x) is not None}
-    outer |= {base_name(p, task) for p in BLOCK_TYPES} | index_maps.fusion.dims.keys()
-    return ReadPart(condition, tuple(a for a in tv.root if not a.is_reduction), frozenset(outer | own), frozenset(own))
+    outer |= {base_name(p, task) for p in INDEX_TYPES if p not in THREAD_TYPES} | index_maps.fusion.dims.keys()
+    axes = tuple(a for a in tv.root if not a.is_reduction)
+    return ReadPart(condition, axes, frozenset(outer | own), frozenset(own), _is_chosen(index_maps.fusion, tv))
+
+
+def _is_chosen(fusion: Fusion, tv: TensorView) -> bool:
+    """Whether a choice reads a tensor."""
+    return any(isinstance(use, FirstValid) for use in storage_uses(fusion, tv))
 
 
 def _of_hardware(conditions: tuple[Expr, ...], tv: TensorView, index_maps: IndexMaps) -> tuple[Expr, ...]:

@@ -24,12 +24,14 @@ class ReadPart:
         axes: the axes, without reduced ones.
         outer: symbols whose values all threads of an instruction that computes it have in common, and of loops around it.
         own: those of them that tell its warps apart.
+        is_chosen: a choice reads it, which runs for all parts: where no part is read, it has the initial value.
     """
 
     condition: Expr
     axes: tuple[Axis, ...]
     outer: frozenset[str]
     own: frozenset[str]
+    is_chosen: bool = False
 
     def at(self, values: Mapping[Axis, Expr], facts: Facts) -> tuple[Expr, ...]:
         """Conditions on ``outer`` alone without which no element of the part of a warp, or a warpgroup, is read; none if these do not depend on the part.
