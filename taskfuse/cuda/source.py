@@ -15,9 +15,9 @@ from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.exponents import with_fast_exponents
 from taskfuse.cuda.expressions import LENGTHS, Divisors, Indices, once
+from taskfuse.cuda.guarded_batches import with_guarded_batches
 from taskfuse.cuda.kernel_interface import accessed_by_threads
 from taskfuse.cuda.loop_versions import parted
-from taskfuse.cuda.guarded_batches import with_guarded_batches
 from taskfuse.cuda.peeling import peeled
 from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
 from taskfuse.cuda.rounded import float_registers

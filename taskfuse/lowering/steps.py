@@ -143,9 +143,10 @@ def _grid_stride(state: State) -> None:
 
 
 def _neutral_tails(state: State) -> None:
-    """Find the loops over reduced axes that begin with their first term, or end with the last one, before the extent of the axis.
+    """Find the loops over reduced axes that begin with their first term, or end with the last one, before the extent of the axis; and parts of tiles that
+    nobody reads.
 
-    Requires: grid-stride loops. Ensures: ``index_maps`` with the bounds of these loops, and with indices that count from there.
+    Requires: grid-stride loops. Ensures: ``index_maps`` with the bounds of these loops, indices that count from there, and guards of such parts.
     """
     found = find_bounds(state.index_maps, Indexer(state.index_maps).indexes_registers)
     state.index_maps.starts, state.index_maps.ends = found.starts, found.ends

@@ -38,7 +38,7 @@ def made(loop: str = LOOP, guard: str = "64*threadIdx.y < N") -> Kernel:
 
 
 def kinds(body: tuple[Stmt, ...]) -> str:
-    names = {WgmmaFence: "fence", Wgmma: "wgmma", Commit: "commit", WaitGroup: "wait"}
+    names: dict[type[Stmt], str] = {WgmmaFence: "fence", Wgmma: "wgmma", Commit: "commit", WaitGroup: "wait"}
     return " ".join(names[type(s)] for s in walk(body) if type(s) in names)
 
 

@@ -11,7 +11,7 @@ from ml_dtypes import bfloat16
 
 import taskfuse as tf
 from taskfuse.ir.axes import axis
-from taskfuse.ir.scalar import Compare, Expr, Facts, and_, compare, conjuncts, const, parse_expr, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Compare, Expr, Facts, and_, compare, conjuncts, const, parse_expr, prove, substitute, sym
 from taskfuse.kir import map_stmts, walk
 from taskfuse.kir.nodes import Branch, If, Stmt
 from taskfuse.kir.products import Wgmma
