@@ -50,6 +50,19 @@ def test_what_a_fusion_has() -> None:
     assert [RaggedTiles(4, 1024, 128).matrices(tiles) for tiles in (1, 3, 4, 100)] == [1, 2, 2, 4]
 
 
+@pytest.mark.parametrize("lengths", [False, True])
+def test_warps_that_multiply_search_together(lengths: bool) -> None:
+    with tf.Fusion("searched") as fusion:
+        a, b = tf.define_tensor((1024, 64), tf.bfloat16, name="a"), tf.define_tensor((3, 64, 64), tf.bfloat16, name="b")
+        table = tf.table("t", 3 + (not lengths), 1024, rising=not lengths, lengths=lengths)
+        fusion.add_output(tf.grouped_matmul(a, b, **{"lengths" if lengths else "offsets": table}))
+    chosen = tf.schedulers.matmul(fusion)
+    assert "search_by(tf.PlaceSearch.BALLOT)" in chosen.code
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    assert "upper_bound_by_ballot(" in kernel.cuda_source()
+
+
 def as_tiles(fusion: tf.Fusion) -> tf.Fusion:
     """The part of a fusion that makes the tiles of its product."""
     rows = fusion.outputs[0].definition
