@@ -365,10 +365,11 @@ def _read_part(tv: TensorView, condition: Expr, around: Collection[Loop], lanes:
         if is_multiple(below, lanes, ranges.facts):
             own.add(base_name(p, task))
         below = below * ranges.launch[p]
-    outer = {variables.name(x) for x in around} | {str(variables.item(x)) for x in around if index_maps.grid_stride.walk(x) is not None}
-    outer |= {base_name(p, task) for p in INDEX_TYPES if p not in THREAD_TYPES} | index_maps.fusion.dims.keys()
+    places = {variables.name(x) for x in around} | {str(variables.item(x)) for x in around if index_maps.grid_stride.walk(x) is not None}
+    places |= {base_name(p, task) for p in INDEX_TYPES if p not in THREAD_TYPES}
     axes = tuple(a for a in tv.root if not a.is_reduction)
-    return ReadPart(condition, axes, frozenset(outer | own), frozenset(own), _is_chosen(index_maps.fusion, tv))
+    launch = frozenset(index_maps.fusion.dims)
+    return ReadPart(condition, axes, launch, frozenset(places), frozenset(own), _is_chosen(index_maps.fusion, tv))
 
 
 def _is_chosen(fusion: Fusion, tv: TensorView) -> bool:

@@ -22,19 +22,23 @@ class ReadPart:
     Attributes:
         condition: over ``i0``, ``i1``, ...: indices of its axes, those of ``axes``.
         axes: the axes, without reduced ones.
-        outer: symbols whose values all threads of an instruction that computes it have in common, and of loops around it.
-        own: those of them that tell its warps apart.
+        launch: symbols that have one value in a launch.
+        around: those of blocks, and of loops around the code.
+        own: thread indices that all threads of an instruction have in common.
         is_chosen: a choice reads it, which runs for all parts: where no part is read, it has the initial value.
     """
 
     condition: Expr
     axes: tuple[Axis, ...]
-    outer: frozenset[str]
+    launch: frozenset[str]
+    around: frozenset[str]
     own: frozenset[str]
     is_chosen: bool = False
 
     def at(self, values: Mapping[Axis, Expr], facts: Facts) -> tuple[Expr, ...]:
-        """Conditions on ``outer`` alone without which no element of the part of a warp, or a warpgroup, is read; none if these do not depend on the part.
+        """Conditions on these symbols alone without which no element of the part of a warp, or a warpgroup, is read.
+
+        Only those that depend on the part, and on the tile: the proof takes the others for sets of threads, which it does not know if data decides them.
 
         Args:
             values: the indices around code of the tensor.
@@ -47,14 +51,18 @@ class ReadPart:
                 return ()
             ends[f"i{k}"] = span
         found = (_somewhere(part, ends, facts) for part in conjuncts(self.condition))
-        return tuple(c for c in found if c is not None and not self.own.isdisjoint(integers_of(c)) and not prove(c, facts))
+        return tuple(c for c in found if c is not None and self._is_of_part(integers_of(c)) and not prove(c, facts))
+
+    def _is_of_part(self, names: frozenset[str]) -> bool:
+        return not self.own.isdisjoint(names) and not self.around.isdisjoint(names)
 
     def _span(self, value: Expr, facts: Facts) -> tuple[Expr, Expr] | None:
-        """The least and the greatest value of an index, as functions of ``outer``."""
+        """The least and the greatest value of an index, as functions of these symbols."""
+        outer = self.launch | self.around | self.own
         terms, constant = (value.terms, value.const) if isinstance(value, Sum) else (((value, 1),), 0)
         common, rest = const(constant), const(0)
         for term, weight in terms:
-            if integers_of(term) <= self.outer:
+            if integers_of(term) <= outer:
                 common = common + term * weight
             else:
                 rest = rest + term * weight

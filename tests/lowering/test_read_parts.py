@@ -120,7 +120,9 @@ VALUES = {M: parse_expr("64*y + 16*(x//32) + x//4%8"), N: parse_expr("j")}
         ("t <= i0", ["t <= 64*y + 55"]),  # the last one: 48 + 7
         ("t <= i0 && i0 < 3*t", ["t <= 64*y + 55", "64*y < 3*t"]),
         ("i1 <= i0", []),  # holds for the first column of the last row
-        ("i0 < i1", ["64*y < 63"]),
+        ("i0 < i1", []),  # says nothing of the tile
+        ("i0 < u", []),
+        ("i0 < u + t", ["64*y < u + t"]),
         ("t < 5", []),  # says nothing of the part
         ("i1 < t", []),
         ("i0 % 2 < t", []),  # not monotone
@@ -128,7 +130,7 @@ VALUES = {M: parse_expr("64*y + 16*(x//32) + x//4%8"), N: parse_expr("j")}
     ],
 )
 def test_conditions_on_a_part(condition: str, found: list[str]) -> None:
-    part = ReadPart(parse_expr(condition), (M, N), frozenset("ty"), frozenset("y"))
+    part = ReadPart(parse_expr(condition), (M, N), frozenset("u"), frozenset("t"), frozenset("y"))
     made = part.at(VALUES, FACTS)
     assert len(made) == len(found)
     for one, text in zip(made, found, strict=True):
@@ -138,6 +140,6 @@ def test_conditions_on_a_part(condition: str, found: list[str]) -> None:
 
 
 def test_no_condition_where_an_index_has_no_bounds() -> None:
-    part = ReadPart(parse_expr("i0 < t"), (M,), frozenset("ty"), frozenset("y"))
+    part = ReadPart(parse_expr("i0 < t"), (M,), frozenset("u"), frozenset("t"), frozenset("y"))
     assert part.at({M: parse_expr("64*y + z")}, FACTS) == ()
     assert part.at({}, FACTS) == ()

@@ -55,7 +55,7 @@ def test_warps_that_multiply_search_together(lengths: bool) -> None:
     with tf.Fusion("searched") as fusion:
         a, b = tf.define_tensor((1024, 64), tf.bfloat16, name="a"), tf.define_tensor((3, 64, 64), tf.bfloat16, name="b")
         table = tf.table("t", 3 + (not lengths), 1024, rising=not lengths, lengths=lengths)
-        fusion.add_output(tf.grouped_matmul(a, b, **{"lengths" if lengths else "offsets": table}))
+        fusion.add_output(tf.grouped_matmul(a, b, lengths=table) if lengths else tf.grouped_matmul(a, b, table))
     chosen = tf.schedulers.matmul(fusion)
     assert "search_by(tf.PlaceSearch.BALLOT)" in chosen.code
     kernel = tf.lower(fusion)
