@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from taskfuse.cuda.guarded_batches import with_guarded_batches
+from taskfuse.cuda.guarded_batches import guards_of_batches, with_guarded_batches
+from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
+from taskfuse.cuda.source import emit
 from taskfuse.kir import Kernel, parse_kernel, walk
 from taskfuse.kir.nodes import If, Stmt
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Commit, WaitGroup, WgmmaFence
+from taskfuse.testing.ptx.compare import compare
+from tests.lowering.test_read_parts import kernel as of_parts
 
 PRODUCT = "WGMMA.m64n8k16.bfloat16 {0}[0], desc(s[0, 0], swizzle 32, lbo 0, sbo 256, major K), desc(s[0, 0], swizzle 32, lbo 0, sbo 256, major K), accumulate 1"
 HEAD = """\
@@ -64,3 +68,11 @@ def test_both_arms_are_a_batch() -> None:
 def test_other_batches_stay_as_they_are(guard: str, loop: str) -> None:
     kernel = made(loop, guard)
     assert with_guarded_batches(kernel) == kernel
+    assert guards_of_batches(kernel) == frozenset()
+
+
+@pytest.mark.parametrize("name", ["ragged", "padded"])
+def test_threads_do_what_kernel_ir_says(name: str) -> None:
+    kernel = of_parts(name)
+    source = emit(kernel)
+    assert compare(kernel, source, compile_ptx(source.text, source.name, CompileOptions())).difference is None
