@@ -12,7 +12,7 @@ from taskfuse.kir.nodes import If, Stmt
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import Commit, WaitGroup, WgmmaFence
 from taskfuse.testing.ptx.compare import compare
-from tests.lowering.test_read_parts import kernel as of_parts
+from tests.lowering.shared_tiles import kernel as of_parts
 
 PRODUCT = "WGMMA.m64n8k16.bfloat16 {0}[0], desc(s[0, 0], swizzle 32, lbo 0, sbo 256, major K), desc(s[0, 0], swizzle 32, lbo 0, sbo 256, major K), accumulate 1"
 HEAD = """\
