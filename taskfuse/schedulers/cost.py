@@ -205,12 +205,15 @@ class MatmulProblem:
     def multiplied(self, config: MatmulConfig) -> float:
         """The most tiles of a block that multiply; where data says how many of the first rows count, in the mean over multiples of 128 rows, of which r
         rows have the weight 1 / r: what is padded for a maximum mostly has few rows. An assumption.
+
+        Groups of tiles count as a whole: where their rows divide the blocks, each block has one place in all groups.
         """
         if not config.layers:
             return self.waves(config)
         of_row, height = self.batch * config.cluster * ceil(self.n / config.tile_n), self.row_tiles(config)
-        each = config.tile_m * config.cluster
-        most = {rows: ceil(min(height, ceil(rows / each)) * of_row / config.blocks) for rows in range(FEW_ROWS, self.m + FEW_ROWS, FEW_ROWS)}
+        group = config.group if config.blocks % config.group == 0 else 1
+        each = config.tile_m * config.cluster * group
+        most = {rows: ceil(min(height, ceil(rows / each) * group) * of_row / config.blocks) for rows in range(FEW_ROWS, self.m + FEW_ROWS, FEW_ROWS)}
         return sum(tiles / rows for rows, tiles in most.items()) / sum(1 / rows for rows in most)
 
     def dealt(self, config: MatmulConfig) -> DealtTiles:

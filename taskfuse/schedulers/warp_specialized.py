@@ -109,9 +109,8 @@ class WarpSpecialized:
         self.piece = self.head + self.shares_rows + self.splits_rows
         """The epilogue's loops are [head, (warpgroup,) (rows of 64,) piece, m64, n64]: this is the piece's."""
         self.promotion = None if product.blocks is None else Promotion(script, config, product.blocks, self.head)
-        turned = config.blocks // config.cluster if config.layers and config.group > 1 else 0  # the first rows have most work: no block has them of all groups
-        how = f"{', across=True' * across}{', layers=True' * config.layers}{f', turned={turned}' if turned else ''}"
-        self.tiles = Spelled(tiles.grouped(config.group, across=across, layers=config.layers, turned=turned), f"tf.tiles.grouped({config.group}{how})")
+        how = f"{', across=True' * across}{', layers=True' * config.layers}"
+        self.tiles = Spelled(tiles.grouped(config.group, across=across, layers=config.layers), f"tf.tiles.grouped({config.group}{how})")
         if config.half is not None:
             tile = config.tile_m * config.cluster, config.tile_n
             self.tiles = Spelled(tiles.halves(config.half, tile), f"tf.tiles.halves(tf.tiles.{config.half!s}, {tile})")

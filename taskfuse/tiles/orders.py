@@ -49,13 +49,11 @@ class Grouped:
         group: rows of tiles in a group.
         across: the rows of all matrices of the batch form one sequence.
         layers: the first groups of all matrices come first, then the second ones, and so on.
-        turned: in each further wave of so many tiles the rows of a group are turned by one; 0: they are not.
     """
 
     group: int
     across: bool = False
     layers: bool = False
-    turned: int = 0
 
     def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
         """The index along each axis, from the work index ``i0``: batch axes outermost, then rows and columns of tiles.
@@ -68,48 +66,39 @@ class Grouped:
         *batch, rows, columns = extents
         work, leading = sym(WORK), ()
         if self.across:
-            row, column = Grouped(self.group, turned=self.turned).maps((prod(batch, start=rows), columns))
+            row, column = Grouped(self.group).maps((prod(batch, start=rows), columns))
             return (*unravel(row, [*batch, rows]), column)
         if self.layers and batch:
             layer = self.group * columns * prod(batch)
             first = work // layer * self.group
             height = minimum(self.group, rows - first)
             *leading, work = unravel(work % layer, [*batch, height * columns])
-            return (*leading, first + self._row(work, height), work // height)
+            return (*leading, first + work % height, work // height)
         if batch:
             *leading, work = unravel(work, [*batch, rows * columns])
         in_group = self.group * columns
         first = work // in_group * self.group
         height = minimum(self.group, rows - first)
-        return (*leading, first + self._row(work % in_group, height), work % in_group // height)
-
-    def _row(self, work: Expr, height: Expr) -> Expr:
-        """The row in a group of some height, of which ``work`` counts the tiles. All rows of one column are turned alike, so that each has its tile."""
-        row = work % height
-        return (row + (sym(WORK) - row) // self.turned) % height if self.turned else row
+        return (*leading, first + work % in_group % height, work % in_group // height)
 
 
 @checked_first
-def grouped(group: int = 8, *, across: bool = False, layers: bool = False, turned: int = 0) -> Grouped:
+def grouped(group: int = 8, *, across: bool = False, layers: bool = False) -> Grouped:
     """Groups of ``group`` rows of tiles, batch axes outermost.
 
     Args:
         group: rows of tiles in a group; a wave reads the fewest bytes at about the square root of blocks * tile_n / tile_m.
         across: let groups span matrices of the batch that share their right operand.
         layers: the first groups of all matrices come first: if only the first rows of each have work, blocks that take tiles in turns share it evenly.
-        turned: a number of blocks: in each further wave of so many tiles the rows of a group are turned by one. If the first rows of groups have most work,
-            and the blocks are a multiple of ``group``, a block otherwise has the same row of all its groups.
 
     Raises:
-        ValueError: ``group`` is less than 1, ``turned`` less than 0, or it is both ``across`` and in ``layers``.
+        ValueError: ``group`` is less than 1, or it is both ``across`` and in ``layers``.
     """
-    if turned < 0:
-        raise ValueError(f"rows are turned after a number of tiles, not {turned}")
     if group < 1:
         raise ValueError(f"a group has at least 1 row of tiles, not {group}")
     if across and layers:
         raise ValueError("groups that span matrices are not of one matrix after another: use across or layers")
-    return Grouped(group, across, layers, turned)
+    return Grouped(group, across, layers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,22 +103,6 @@ def test_layers_of_all_matrices_follow_each_other(extents: list[int], group: int
     assert found == sorted(points(tf.tiles.grouped(group), extents), key=lambda p: p[-2] // group)
 
 
-@given(EXTENTS, st.integers(1, 5), st.integers(1, 40), st.booleans())
-def test_turned_groups_have_each_tile_once(extents: list[int], group: int, turned: int, layers: bool) -> None:
-    found = points(tf.tiles.grouped(group, layers=layers, turned=turned), extents)
-    plain = points(tf.tiles.grouped(group, layers=layers), extents)
-    assert sorted(found) == list(np.ndindex(*extents))
-    assert [(*p[:-2], p[-2] // group, p[-1]) for p in found] == [(*p[:-2], p[-2] // group, p[-1]) for p in plain]
-
-
-def test_turned_groups_give_a_block_other_rows_in_each_wave() -> None:
-    """Of 4 blocks and groups of two rows, which would have the same row of all groups."""
-    rows = [p[-2] for p in points(tf.tiles.grouped(2, layers=True, turned=4), [3, 2, 4])]
-    assert [rows[block::4] for block in range(4)] == [[0, 1] * 3, [1, 0] * 3] * 2
-    with pytest.raises(ValueError, match="not -1"):
-        tf.tiles.grouped(2, turned=-1)
-
-
 def test_groups_span_matrices_or_are_layers() -> None:
     with pytest.raises(ValueError, match="use across or layers"):
         tf.tiles.grouped(2, across=True, layers=True)
