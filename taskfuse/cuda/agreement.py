@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from taskfuse.cuda.guarded_batches import guards_of_batches
 from taskfuse.ir.scalar import Const, Expr, children, evaluate
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, walk
@@ -21,11 +22,11 @@ THREADS = tuple(p.index_name for p in THREAD_TYPES)
 
 
 def asked_of_a_lane(kernel: Kernel) -> frozenset[int]:
-    """The branches of a kernel whose conditions are read from the first lane of each warp, by ``id``."""
+    """The branches of a kernel whose conditions are read from the first lane of each warp, by ``id``: none of those that are asked once for a batch."""
     found: set[int] = set()
     if any(isinstance(s, Wgmma) for s in walk(kernel)):
         _Warps(kernel).visit(kernel.body, True, found)
-    return frozenset(found)
+    return frozenset(found) - guards_of_batches(kernel)
 
 
 def multiplies_alone(branch: Branch) -> bool:

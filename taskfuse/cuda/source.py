@@ -16,6 +16,7 @@ from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.constant_factors import with_joined_factors
 from taskfuse.cuda.exponents import with_fast_exponents
 from taskfuse.cuda.expressions import LENGTHS, Divisors, Indices, once
+from taskfuse.cuda.guarded_batches import with_guarded_batches
 from taskfuse.cuda.kernel_interface import accessed_by_threads
 from taskfuse.cuda.loop_versions import parted
 from taskfuse.cuda.peeling import peeled
@@ -96,7 +97,8 @@ def emit(
 
 def kernel_parts(kernel: Kernel, fast_math: bool) -> Kernel:
     """A kernel of the same meaning whose loops are printed as they stand."""
-    return peeled(with_fast_exponents(with_joined_factors(kernel))) if fast_math else parted(peeled(kernel))
+    whole = with_guarded_batches(peeled(with_fast_exponents(with_joined_factors(kernel)) if fast_math else kernel))
+    return whole if fast_math else parted(whole)
 
 
 def restricted(kernel: Kernel) -> frozenset[str]:

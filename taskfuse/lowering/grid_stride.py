@@ -137,6 +137,9 @@ class GridStrideLoops:
                 index = hardware_index(ptype) - self._ranges.range(self._tree.place[tv], ptype).start
                 values[a] = digit_values(digits(tv, ptype), simplify(index, facts), facts)[a]
         loops = {a: values[a] for a, _ in self._around(tv) if tv.schedule.ptype(a).is_loop}
+        for source, item in self.items(tv, loops).items():
+            values[source] = item
+            facts = facts.with_range(str(item), 0, source.extent - 1)
         values = backward(tv, values)
         for t in self.bounded(tv, loops):
             if t.source in values and not t.source.is_foreign:
@@ -189,6 +192,10 @@ class GridStrideLoops:
                 condition = simplify(substitute(ragged.condition, {"i0": values[axis]}), facts)
                 return [] if prove(condition, facts) else [condition]
         return []
+
+    def is_emptied(self, loop: Loop) -> bool:
+        """True if a loop has no trips for an empty item of work."""
+        return loop in self._emptied
 
     def skips_empty(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
         """True inside a loop without trips for an empty item of work."""

@@ -20,6 +20,7 @@ from taskfuse.lowering.grid_stride import GridStrideLoops
 from taskfuse.lowering.guards import first_of_others, remainder, with_merged
 from taskfuse.lowering.overhang import end_of
 from taskfuse.lowering.plan import LoopVariables, base_name
+from taskfuse.lowering.read_parts import ReadPart
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.order import Tree
 from taskfuse.schedule.shared_loops import Loop, SharedLoops
@@ -71,6 +72,7 @@ class IndexMaps:
             count from there. Hardware indices in them count from the first of a role.
         ends: the values from which on the same holds.
         belongs: a part of an assembly that has more elements than places -> the condition under which an element has one.
+        read_parts: where elements of a tile that warpgroups share are read.
     """
 
     def __init__(self, fusion: Fusion, tree: Tree, shared_loops: SharedLoops, ranges: ThreadRanges) -> None:
@@ -85,6 +87,7 @@ class IndexMaps:
         self.ends: dict[Loop, Expr] = {}
         self.belongs = {p.tensor: p.valid for e in fusion.exprs() if isinstance(e, Assemble) for p in e.parts if p.valid is not TRUE}
         wholes = [[p.tensor for p in e.parts] for e in fusion.exprs() if isinstance(e, Assemble)]
+        self.read_parts: dict[TensorView, ReadPart] = {}
         self._updated = {tv for parts in wholes if any(isinstance(fusion.definition(part), Update) for part in parts) for tv in parts}
         self._known: dict[TensorView, IndexMap] = {}
         self._accumulating: dict[TensorView, IndexMap] = {}
@@ -220,6 +223,11 @@ class IndexMaps:
             facts = facts.with_assumption(condition)
         inside = with_merged(tv, start, values, facts)
         values = onward(tv, values, facts)
+        if tv in self.read_parts and not (outside and self.read_parts[tv].is_chosen):
+            part = self.read_parts[tv].at(values, facts)
+            early += part
+            for condition in part:
+                facts = facts.with_assumption(condition)
         tails: list[Expr] = []
         pieces: list[Expr] = []  # that there is a piece of work: asked first, since only then the map from work to tiles is defined
         made = {a for t in tv.schedule.transforms if isinstance(t, Rasterize) for a in t.outputs}

@@ -17,12 +17,14 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
+from taskfuse.ir.atoms import Bounds
 from taskfuse.ir.axes import Axis, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import FirstValid, Fold, Literal, Operand, Pointwise, Read, Reduction, Scan, Update, View, at_point, is_same_number
+from taskfuse.ir.expr import Assemble, FirstValid, Fold, Literal, Operand, Pointwise, Read, Reduction, Scan, Update, View, at_point, is_same_number
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import (
+    ONE,
     TRUE,
     ZERO,
     Compare,
@@ -36,6 +38,7 @@ from taskfuse.ir.scalar import (
     eq,
     ge,
     integers_of,
+    is_multiple,
     le,
     lt,
     maximum,
@@ -49,10 +52,11 @@ from taskfuse.ir.scalar import (
 )
 from taskfuse.ir.storage import resolve, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.plan import base_name
+from taskfuse.lowering.read_parts import ReadPart
 from taskfuse.lowering.thread_ranges import hardware_index
 from taskfuse.schedule.masked_ends import counted_from_front, ends_of
 from taskfuse.schedule.shared_loops import Loop
@@ -322,14 +326,80 @@ def _where_it_exists(trips: Expr, facts: Facts) -> Expr:
     return select(and_(*there), trips, 0) if there else trips
 
 
-def condition_of_reads(fusion: Fusion, tv: TensorView) -> Expr | None:
-    """A condition over the symbols of ``tv``'s own logical axes, without which an element is never read; ``None``: no such condition."""
+def find_read_parts(index_maps: IndexMaps) -> dict[TensorView, ReadPart]:
+    """The products of tiles whose loops are skipped where nobody reads the tile, and what passes them on, with the conditions of reads.
+
+    A product is not among them unless all that passes it on runs only where it does.
+    """
+    fusion, found = index_maps.fusion, dict[TensorView, ReadPart]()
+    for tv in index_maps.shared_loops.path:
+        atom, path = tv.schedule.atom, index_maps.shared_loops.path[tv]
+        if not isinstance(fusion.definition(tv), Reduction) or atom is None or atom.bounds is not Bounds.COVER:
+            continue
+        loop = next((x for a, x in zip(tv.loop, path, strict=True) if a.is_reduction), None)
+        condition = condition_of_reads(fusion, tv, assembled=True)
+        if condition is None or loop is None or not (loop in index_maps.ends or (not _is_chosen(fusion, tv) and index_maps.grid_stride.is_emptied(loop))):
+            continue
+        around = path[: loop.depth]
+        members = {x: _read_part(x, condition, around, atom.lanes, index_maps) for x in (tv, *_passing(fusion, tv))}
+        at = {x: _of_hardware(part.at(index_maps.reading(x).values, index_maps.reading(x).facts), x, index_maps) for x, part in members.items()}
+        if at[tv] and all(prove(c, index_maps.outer_facts.with_assumption(and_(*conditions))) for conditions in at.values() for c in at[tv]):
+            found |= members
+    return found
+
+
+def _passing(fusion: Fusion, tv: TensorView) -> dict[TensorView, None]:
+    """The elementwise functions of a tensor whose elements are read under its condition, but for those that are stored under it."""
+    found: dict[TensorView, None] = {}
+    for use in storage_uses(fusion, tv):
+        if isinstance(use, Pointwise) and not any(isinstance(x, Assemble) for x in use.output.uses):
+            found |= {use.output: None, **_passing(fusion, use.output)}
+    return found
+
+
+def _read_part(tv: TensorView, condition: Expr, around: Collection[Loop], lanes: int, index_maps: IndexMaps) -> ReadPart:
+    """Where ``tv`` is read, of which so many threads compute a part together, in some loops."""
+    task, ranges, variables = index_maps.tree.place[tv], index_maps.ranges, index_maps.variables
+    below, own = ONE, set[str]()
+    for p in THREAD_TYPES:
+        if is_multiple(below, lanes, ranges.facts):
+            own.add(base_name(p, task))
+        below = below * ranges.launch[p]
+    places = {variables.name(x) for x in around} | {str(variables.item(x)) for x in around if index_maps.grid_stride.walk(x) is not None}
+    places |= {base_name(p, task) for p in INDEX_TYPES if p not in THREAD_TYPES}
+    axes = tuple(a for a in tv.root if not a.is_reduction)
+    launch = frozenset(index_maps.fusion.dims)
+    return ReadPart(condition, axes, launch, frozenset(places), frozenset(own), _is_chosen(index_maps.fusion, tv))
+
+
+def _is_chosen(fusion: Fusion, tv: TensorView) -> bool:
+    """Whether a choice reads a tensor."""
+    return any(isinstance(use, FirstValid) for use in storage_uses(fusion, tv))
+
+
+def _of_hardware(conditions: tuple[Expr, ...], tv: TensorView, index_maps: IndexMaps) -> tuple[Expr, ...]:
+    """Conditions in the indices of the hardware."""
+    task = index_maps.tree.place[tv]
+    at = {base_name(p, task): hardware_index(p) - index_maps.ranges.range(task, p).start for p in INDEX_TYPES}
+    return tuple(simplify(substitute(c, at), index_maps.outer_facts) for c in conditions)
+
+
+def condition_of_reads(fusion: Fusion, tv: TensorView, *, assembled: bool = False) -> Expr | None:
+    """A condition over the symbols of ``tv``'s own logical axes, without which an element is never read; ``None``: no such condition.
+
+    Args:
+        assembled: an assembly reads those of its parts' elements that have a place.
+    """
     found: set[Expr] = set()
     if tv.is_output:
         return None
     for use in storage_uses(fusion, tv):
+        if assembled and isinstance(use, Assemble):
+            found |= {p.valid for p in use.parts if p.tensor is tv}
+            continue
         if not isinstance(use, FirstValid):
-            of_use = condition_of_reads(fusion, use.output) if isinstance(use, Pointwise) and use.output.ndim == tv.ndim else None
+            is_at_point = isinstance(use, Pointwise) and use.output.ndim == tv.ndim
+            of_use = condition_of_reads(fusion, use.output, assembled=assembled) if is_at_point else None
             if of_use is None or any(r.index != iteration_point(tv.ndim) for r in storage_reads(fusion, use) if r.tensor is tv):
                 return None
             found.add(of_use)

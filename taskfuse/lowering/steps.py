@@ -34,7 +34,7 @@ from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.memory import assign_memory
 from taskfuse.lowering.names import legible
 from taskfuse.lowering.nest import NestBuilder
-from taskfuse.lowering.neutral_tails import find_bounds
+from taskfuse.lowering.neutral_tails import find_bounds, find_read_parts
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.plan_rules import verify_plan
 from taskfuse.lowering.prepare import check_supported, prepare
@@ -143,13 +143,15 @@ def _grid_stride(state: State) -> None:
 
 
 def _neutral_tails(state: State) -> None:
-    """Find the loops over reduced axes that begin with their first term, or end with the last one, before the extent of the axis.
+    """Find the loops over reduced axes that begin with their first term, or end with the last one, before the extent of the axis; and parts of tiles that
+    nobody reads.
 
-    Requires: grid-stride loops. Ensures: ``index_maps`` with the bounds of these loops, and with indices that count from there.
+    Requires: grid-stride loops. Ensures: ``index_maps`` with the bounds of these loops, indices that count from there, and guards of such parts.
     """
     found = find_bounds(state.index_maps, Indexer(state.index_maps).indexes_registers)
     state.index_maps.starts, state.index_maps.ends = found.starts, found.ends
-    if found.starts:
+    state.index_maps.read_parts = find_read_parts(state.index_maps)
+    if found.starts or state.index_maps.read_parts:
         state.index_maps.forget()
 
 

@@ -44,7 +44,8 @@ class WholeTiles:
         if self.is_input(tv) or self._is_staged(tv):
             return any(map(self._is_sum, self._sums_of(tv))) or self._is_beside_tiles(tv)
         if atom is not None:
-            return atom.bounds is Bounds.COVER and not self.indexer.index_maps.reading(tv).guards
+            index_map = self.indexer.index_maps.reading(tv)
+            return atom.bounds is Bounds.COVER and set(index_map.guards) <= set(index_map.work)
         if isinstance(expr, Reduction):
             return self._is_sum(tv) or (self._joins_in_warps(tv) and self._is_of_tiles(tv))
         return isinstance(expr, Pointwise | FirstValid | Scan | View) and self._is_of_tiles(tv)

@@ -78,6 +78,7 @@ def matmul(
         copy = ragged_tiles.stored_by_tiles(fusion)  # what is refused leaves the fusion as it is
         _chosen(copy, _planned(copy, sizes, target, tf32, ragged, is_swapped=is_swapped), config)
         ragged_tiles.store_by_tiles(script)
+        ragged_tiles.search_together(script)
     plan = _planned(fusion, sizes, target, tf32, ragged, is_swapped=is_swapped)
     chosen, product, problem = _chosen(fusion, plan, config)
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))

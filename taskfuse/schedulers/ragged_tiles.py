@@ -15,14 +15,16 @@ import numpy as np
 from taskfuse.ir.expr import Pointwise, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import TRUE
+from taskfuse.ir.scalar import TRUE, lookups_of
 from taskfuse.ir.storage import resolve, storage_reads
+from taskfuse.ir.types import PlaceSearch
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import held_by_tiles, ragged_rows, rows_of
 from taskfuse.schedule.through_view import is_whole, own_index
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.script import Script, Spelled
 
+BALLOT = Spelled(PlaceSearch.BALLOT, "tf.PlaceSearch.BALLOT")
 Numbers = np.ndarray[tuple[int], np.dtype[np.int64]]
 Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
@@ -115,6 +117,15 @@ def store_by_tiles(script: Script) -> None:
             read = resolve(fusion, operand) if isinstance(operand, Read) else None
             if read is not None and read.tensor.is_input and not is_whole(expr, read, own_index(fusion, expr, read)):
                 script.through_view(expr.output, k)
+
+
+def search_together(script: Script) -> None:
+    """Let whole warps search the offsets of groups, 32 of them at once: threads that multiply search between two tiles, and wait for each read."""
+    tables = script.fusion.tables
+    held = {found.tensor.name for known in tables.values() if known.holds is not None for found in lookups_of(known.holds)}  # another table says what is found
+    for tv, known in tables.items():
+        if (known.rises or known.lengths) and known.search is PlaceSearch.BISECTION and tv.name not in held:
+            script.on(tv).search_by(BALLOT)
 
 
 def _parts(tiles: RaggedTiles) -> tuple[Numbers, Flags]:

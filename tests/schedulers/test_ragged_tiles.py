@@ -12,9 +12,13 @@ from taskfuse.ir.expr import Read
 from taskfuse.ir.row_tiles import RowTiles
 from taskfuse.ir.scalar import const, evaluate, sym
 from taskfuse.schedule.parts import Parts
-from taskfuse.schedulers.ragged_tiles import RaggedTiles, as_rows, find
+from taskfuse.schedulers import MatmulConfig
+from taskfuse.schedulers.contraction import find as contracted
+from taskfuse.schedulers.ragged_tiles import RaggedTiles, as_rows, find, store_by_tiles
 from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.segmenter import choose_segments
+from taskfuse.schedulers.warp_specialized import Turn, WarpSpecialized, make_roles
 from taskfuse.target import DEFAULT
 
 
@@ -48,6 +52,47 @@ def test_what_a_fusion_has() -> None:
     assert find(as_tiles(fusion), Sizes(fusion, {"M": 500}, DEFAULT)) == RaggedTiles(3, 500, 128, is_scattered=False)
     assert [RaggedTiles(4, 512, 128, is_scattered=is_scattered).used for is_scattered in (True, False)] == [4, 8]
     assert [RaggedTiles(4, 1024, 128).matrices(tiles) for tiles in (1, 3, 4, 100)] == [1, 2, 2, 4]
+
+
+@pytest.mark.parametrize("lengths", [False, True])
+def test_warps_that_multiply_search_together(lengths: bool) -> None:
+    with tf.Fusion("searched") as fusion:
+        a, b = tf.define_tensor((1024, 64), tf.bfloat16, name="a"), tf.define_tensor((3, 64, 64), tf.bfloat16, name="b")
+        table = tf.table("t", 3 + (not lengths), 1024, rising=not lengths, lengths=lengths)
+        fusion.add_output(tf.grouped_matmul(a, b, lengths=table) if lengths else tf.grouped_matmul(a, b, table))
+    chosen = tf.schedulers.matmul(fusion)
+    assert "search_by(tf.PlaceSearch.BALLOT)" in chosen.code
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    assert "upper_bound_by_ballot(" in kernel.cuda_source()
+
+
+class Claimed(WarpSpecialized):
+    """Blocks claim the tiles of the only product."""
+
+    def _tiles(self) -> None:
+        self.turn = Turn(0, const(0), is_dynamic=True)
+        super()._tiles()
+        self.turn = None
+
+
+def test_blocks_may_claim_tiles_of_ragged_rows() -> None:
+    """Loops over the terms of a claimed tile have no trips if it has no rows."""
+    rows, groups, offsets = 256, 3, np.array([0, 130, 130, 256], np.int32)
+    with tf.Fusion("claimed") as fusion:
+        a, b = tf.define_tensor((rows, 64), tf.bfloat16, name="a"), tf.define_tensor((groups, 64, 64), tf.bfloat16, name="b")
+        fusion.add_output(tf.grouped_matmul(a, b, tf.table("t", groups + 1, rows, rising=True)))
+    script = Script(fusion)
+    store_by_tiles(script)
+    product = Claimed(script, contracted(fusion), MatmulConfig(128, 64, stages=2, blocks=2), across=True)
+    product.apply()
+    make_roles(script, [product])
+    kernel = tf.lower(fusion)
+    assert kernel.queues
+    assert kernel.verify().is_proved
+    x, y = (np.random.default_rng(k).integers(-2, 3, shape).astype(tf.bfloat16.numpy) for k, shape in enumerate([(rows, 64), (groups, 64, 64)]))
+    wanted = np.concatenate([x[s:e].astype(np.float32) @ m.astype(np.float32) for m, s, e in zip(y, offsets, offsets[1:], strict=False)])
+    assert (kernel.simulate(x, y, offsets)[0] == wanted.astype(tf.bfloat16.numpy)).all()
 
 
 def as_tiles(fusion: tf.Fusion) -> tf.Fusion:
