@@ -11,6 +11,7 @@ convert through ``float``, as in ml_dtypes; only float64 to float16 is rounded o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -165,6 +166,18 @@ __device__ __forceinline__ unsigned char to_float8_e4m3(float x) {
 #endif
 }
 
+__device__ __forceinline__ void to_float8_e4m3x2(unsigned char* out, float a, float b) {
+#if __CUDA_ARCH__ >= 890
+  const float nan = __int_as_float(0x7fffffff);
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(fabsf(b) > 464.0f ? nan : b), "f"(fabsf(a) > 464.0f ? nan : a));
+  memcpy(out, &pair, 2);
+#else
+  out[0] = to_float8_e4m3(a);
+  out[1] = to_float8_e4m3(b);
+#endif
+}
+
 // infinity from 61440 on, the middle between the greatest number and the next
 __device__ __forceinline__ unsigned char to_float8_e5m2(float x) {
   const unsigned bits = __float_as_uint(x), magnitude = bits & 0x7fffffff, sign = bits >> 24 & 0x80;
@@ -255,6 +268,11 @@ def convert(text: str, source: DType, target: DType, packed: bool = False) -> Sn
         packed: its neighbors are converted with it, into one register.
     """
     return _called(_convert(text, source, target, packed))
+
+
+def convert_pair(address: str, values: Sequence[str]) -> Snippet:
+    """A call that stores two floats as neighbors of ``float8_e4m3`` at an address in registers."""
+    return _called(f"to_float8_e4m3x2({address}, {', '.join(values)})")
 
 
 def rounded(text: str, source: DType) -> Snippet:

@@ -35,8 +35,11 @@ WORD = Helper(
 // the 32-bit register that holds the elements at x, the first in the lowest bits
 template <typename T>
 __device__ __forceinline__ unsigned word(const T* x) {
-  if constexpr (sizeof(T) == 1) return (unsigned char)x[0] | (unsigned char)x[1] << 8 | (unsigned char)x[2] << 16 | (unsigned)(unsigned char)x[3] << 24;
-  else if constexpr (sizeof(T) == 2) return (unsigned short)x[0] | (unsigned)(unsigned short)x[1] << 16;
+  if constexpr (sizeof(T) == 1) {  // as bytes that are joined where they are read, each would be in a register of its own
+    unsigned found;
+    memcpy(&found, x, 4);
+    return found;
+  } else if constexpr (sizeof(T) == 2) return (unsigned short)x[0] | (unsigned)(unsigned short)x[1] << 16;
   else return (unsigned)x[0];
 }
 __device__ __forceinline__ unsigned word(const float* x) { return __float_as_uint(x[0]); }""",
@@ -47,6 +50,10 @@ SET_WORD = Helper(
 // the elements at x are those in a 32-bit register
 template <typename T>
 __device__ __forceinline__ void set_word(T* x, unsigned word) {
+  if constexpr (sizeof(T) == 1) {
+    memcpy(x, &word, 4);
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < 4 / (int)sizeof(T); ++i) x[i] = (T)(word >> 8 * sizeof(T) * i);
 }

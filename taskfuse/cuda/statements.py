@@ -9,14 +9,14 @@ from math import inf
 from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.agreement import asked_of_a_lane
-from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.c_types import c_type, convert_pair
 from taskfuse.cuda.combined_updates import HeldUpdates
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
 from taskfuse.cuda.functions import call, call_of_pair, usual_condition
 from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.loop_versions import divisor_of, has_usual_form, has_versions
-from taskfuse.cuda.pairs import Pair, pair_of, word_of
+from taskfuse.cuda.pairs import Narrowed, Pair, narrowed_of, pair_of, word_of
 from taskfuse.cuda.ranges import steady
 from taskfuse.cuda.rounded import ShorterForms
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
@@ -253,7 +253,7 @@ class StatementPrinter:
             inner = replace(inner, turn=i)
         if stmt.unroll:
             inner = replace(inner, copied=stmt)
-        pair = pair_of(stmt, w.places, indices.facts)
+        pair = pair_of(stmt, w.places, indices.facts) or narrowed_of(stmt, w.places, indices.facts)
         step = f"{i} += {2 if pair else indices.text(stmt.step)}" if pair or stmt.step is not ONE else f"++{i}"
         if stmt.unroll:
             w.unroll()
@@ -266,10 +266,13 @@ class StatementPrinter:
         if lookups_of(stmt.stop):  # the compiler would read the table again in each iteration
             start, stop = f"{start}, {i}_end = {indices.text(stmt.stop)}", f"{i}_end"
         w.line(scope, f"for ({'long long' if wide else 'int'} {start}; {i} < {stop}; {step}) {{")
-        if pair is None:
-            self.body(stmt.body, inner)
-        else:
-            self._pair(pair, inner)
+        match pair:
+            case Pair():
+                self._pair(pair, inner)
+            case Narrowed():
+                self._narrowed(pair, inner)
+            case None:
+                self.body(stmt.body, inner)
         w.line(scope, "}")
 
     def _versions(self, stmt: For, scope: TextScope) -> None:
@@ -293,6 +296,14 @@ class StatementPrinter:
         dtype = w.dtype(stmt.out)
         operands = [word_of(o, dtype) if isinstance(o, Immediate) else f"{matrices.WORD.name}({w.address(o, scope)})" for o in pair.operands]
         w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), bare(w.use(call_of_pair(stmt.op, operands, dtype))))
+
+    def _narrowed(self, pair: Narrowed, scope: TextScope) -> None:
+        """Two conversions of numbers that become neighbors."""
+        w, stmt = self._writer, pair.stmt
+        if self._locations and stmt.location is not None:
+            self._say(stmt.location, scope)
+        operands = [w.operand(o, float32, scope) for o in pair.operands]
+        w.line(scope, f"{w.use(convert_pair(w.address(stmt.out, scope), operands))};")
 
     def _claims(self, stmt: For, queue: str, scope: TextScope) -> None:
         """A loop over the numbers that the block claims; ``scope`` is that of its body."""

@@ -48,7 +48,7 @@ from taskfuse.schedulers.elementwise import stored
 from taskfuse.schedulers.ragged_tiles import store_by_tiles, stored_by_tiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, rehearse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.schedulers.walk_tiles import copied, hold_results, multiply, share_results, share_walk, swizzle
+from taskfuse.schedulers.walk_tiles import as_terms, copied, hold_results, hold_terms, multiply, share_results, share_walk, swizzle
 from taskfuse.target import DEFAULT, Target
 
 NO_MAXIMUM = "no maximum is taken between the products, or their result is not stored"
@@ -230,6 +230,7 @@ class _Walk:
         element = self.walk.root[walk.rescaled + 1]
         v = next(o for o in walk.terms if isinstance(o, Read) and o.tensor is self.values)
         p = next(o for o in walk.terms if isinstance(o, Read) and o.tensor is not self.values)
+        self.factor = p.tensor
         used, theirs = ({name for e in o.index for name in e.free} for o in (v, p))
         self.column = next(k for k, a in enumerate(self.walk.root) if not a.is_reduction and f"i{k}" in used - theirs)
         columns = self.walk.root[self.column]
@@ -309,7 +310,9 @@ class _Walk:
             script.on(tv).fragment((tile, tile + 1)).reorder({rows: half})
         script.on(self.parts[0]).propagate(self.rows, rows)
         for tv in self.chunks:
-            script.on(tv).fragment((tile, tile + 1))
+            call = script.on(tv).fragment((tile, tile + 1))
+            if tv is self.factor:
+                hold_terms(call, tile + 3, self.found.value_itemsize)
         for tv in self.exponentials:
             self._by_stmatrix(tv, self.config.chunk, tile)
         script.comment("results: [batch.., rows of blocks, warpgroup, | warp, row, pair, half, columns / 8, element]")
@@ -360,7 +363,7 @@ class _Walk:
         if config.apart:
             columns = gcd(columns, APART_COLUMNS)
             script.on(self.walk).split(head + 3, columns).reorder({head + 3: head + 2}).bind(head + 2, P.Unroll)
-        multiply(script, self.walk, head + 2 + config.apart, columns)
+        multiply(script, self.walk, head + 2 + config.apart, columns, self.found.value_itemsize, is_computed=True)
 
     def _overlap(self) -> None:
         """What runs beside the products of a warpgroup: its own exponentials, or those of others."""
@@ -375,6 +378,8 @@ class _Walk:
             self.script.on(tv).circular_buffer(1)
         for tv in (self.queries, *self.streamed):
             run = self.config.chunk if tv is self.queries else gcd(self.config.chunk, self.found.run)
+            if tv is self.values is not self.keys:
+                as_terms(self.script.on(tv), self.found.value_itemsize)
             call = swizzle(self.script, tv, run if run < self.config.chunk else None)  # a box for each page
             if tv is not self.queries:
                 call.circular_buffer(self.config.stages)

@@ -48,6 +48,7 @@ class Attention:
         row: the symbol of a row, if the end depends on it.
         run: the length of runs of contiguous keys, such as pages; 0: all keys are contiguous.
         itemsize: bytes of an element of the queries and of the keys.
+        value_itemsize: bytes of an element of the values, and of the exponentials that multiply them.
         start_in_keys: the element of a key at which its value begins, if that is a part of it; ``None``: it is not.
         has_bulk_results: the copy engine can store all results that have columns, in pieces.
     """
@@ -67,6 +68,7 @@ class Attention:
     row: str
     run: int
     itemsize: int
+    value_itemsize: int
     start_in_keys: int | None
     has_bulk_results: bool
 
@@ -81,7 +83,7 @@ class Attention:
         ``is_whole``: chunks divide the keys; others are copies, padded with zeros, of which products read the first columns.
         """
         is_part = self.start_in_keys is not None and (is_whole or self.start_in_keys == 0)
-        return 0 if is_part and not config.is_pipelined else self.columns * ITEMSIZE
+        return 0 if is_part and not config.is_pipelined else self.columns * self.value_itemsize
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -229,11 +231,11 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk * (1 if config.apart else config.parts)
     reading = max(1.0, (WGMMA_ROWS + config.chunk) / (2 * config.chunk))  # of few columns an instruction waits for its first factor
-    products = (scores * walk.depth * found.itemsize * reading + config.rows * config.chunk * found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
+    products = (scores * walk.depth * found.itemsize * reading + config.rows * config.chunk * found.columns * found.value_itemsize) / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
     beside = min(config.residents * config.warpgroups, max(REGISTERS)) - 1
     if config.residents > 1:  # what one block waits for its keys is in the figures
-        products = max(products, config.chunk * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.l2_bytes_per_cycle)
+        products = max(products, config.chunk * (walk.depth * found.itemsize + found.columns * found.value_itemsize) / target.l2_bytes_per_cycle)
     exposed = figures.exposed[beside] * config.chunk / KEYS
     cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
     cycles += figures.apart_cycles if config.apart else 0
