@@ -221,6 +221,16 @@ def term_of_column(column: T, itemsize: int) -> T:
     return column // group * group + lane * (pairs * elements) + pair * elements + element
 
 
+def column_of_term(term: T, itemsize: int) -> T:
+    """The inverse of :func:`term_of_column`."""
+    pairs, lanes, elements = term_digits(itemsize)
+    if pairs == 1:
+        return term
+    lane, pair, element = term // (pairs * elements) % lanes, term // elements % pairs, term % elements
+    group = pairs * lanes * elements
+    return term // group * group + pair * (lanes * elements) + lane * elements + element
+
+
 @cache
 def right(k: int, n: int, itemsize: int, figure: str) -> Fragment:
     """A k x n matrix B with n = 8; ``itemsize`` as in :func:`left`."""
