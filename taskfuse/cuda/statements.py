@@ -9,7 +9,7 @@ from math import inf
 from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.agreement import asked_of_a_lane
-from taskfuse.cuda.c_types import c_type, convert_pair
+from taskfuse.cuda.c_types import c_type, convert_pair, saturated
 from taskfuse.cuda.combined_updates import HeldUpdates
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
@@ -19,6 +19,7 @@ from taskfuse.cuda.loop_versions import divisor_of, has_usual_form, has_versions
 from taskfuse.cuda.pairs import Narrowed, Pair, narrowed_of, pair_of, word_of
 from taskfuse.cuda.ranges import steady
 from taskfuse.cuda.rounded import ShorterForms
+from taskfuse.cuda.saturated import SATURATED
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
@@ -177,6 +178,10 @@ class StatementPrinter:
                 if (moved := self._moved(stmt)) is not None:
                     w.move(stmt.out, moved, scope)
                     return
+                if stmt.op is SATURATED:
+                    converted = saturated(w.operand(stmt.operands[0], float32, scope))
+                    w.line(scope, f"{w.element(stmt.out, scope)} = {w.use(converted)};")
+                    return
                 if (number := w.float_of_index(stmt, scope)) is not None:
                     w.store(stmt.out, number, float32, scope)
                     return
@@ -303,7 +308,7 @@ class StatementPrinter:
         if self._locations and stmt.location is not None:
             self._say(stmt.location, scope)
         operands = [w.operand(o, float32, scope) for o in pair.operands]
-        w.line(scope, f"{w.use(convert_pair(w.address(stmt.out, scope), operands))};")
+        w.line(scope, f"{w.use(convert_pair(w.address(stmt.out, scope), operands, saturates=stmt.op is SATURATED))};")
 
     def _claims(self, stmt: For, queue: str, scope: TextScope) -> None:
         """A loop over the numbers that the block claims; ``scope`` is that of its body."""

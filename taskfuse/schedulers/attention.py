@@ -230,7 +230,6 @@ class _Walk:
         element = self.walk.root[walk.rescaled + 1]
         v = next(o for o in walk.terms if isinstance(o, Read) and o.tensor is self.values)
         p = next(o for o in walk.terms if isinstance(o, Read) and o.tensor is not self.values)
-        self.factor = p.tensor
         used, theirs = ({name for e in o.index for name in e.free} for o in (v, p))
         self.column = next(k for k, a in enumerate(self.walk.root) if not a.is_reduction and f"i{k}" in used - theirs)
         columns = self.walk.root[self.column]
@@ -241,6 +240,10 @@ class _Walk:
         code = [e.output for e in needed(fusion) if has_code(fusion, e)]
         self.mine = [tv for tv in code if not among(tv, [self.queries, *self.streamed, self.scores, *self.exponentials, self.walk])]
         self.chunks = [tv for tv in self.mine if has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]
+        self.terms = [p.tensor]  # the first factor, and what is computed for it alone
+        for tv in reversed(self.chunks):
+            if (uses := storage_uses(fusion, tv)) and all(among(use.output, self.terms) for use in uses):
+                self.terms.append(tv)
         self.sums = [tv for tv in self.mine if any(a.is_reduction and keys.equal(a, element) for a in tv.root)]
         self.parts = [tv for tv in self.sums if not any(a.is_reduction and keys.equal(a, along) for a in tv.root)]
         self.sums = [tv for tv in self.sums if not among(tv, self.parts)]
@@ -311,7 +314,7 @@ class _Walk:
         script.on(self.parts[0]).propagate(self.rows, rows)
         for tv in self.chunks:
             call = script.on(tv).fragment((tile, tile + 1))
-            if tv is self.factor:
+            if among(tv, self.terms):
                 hold_terms(call, tile + 3, self.found.value_itemsize)
         for tv in self.exponentials:
             self._by_stmatrix(tv, self.config.chunk, tile)
@@ -397,7 +400,9 @@ class _Walk:
         inside += self.exponentials
         share_walk(script, every, inside, head)
         readers = {tv: [use.output for use in storage_uses(self.fusion, tv)] for tv in self.chunks}
-        script.inline_at([tv for tv, own in readers.items() if len(own) == 1 and among(own[0], self.chunks)], head + 8)
+        alone = [tv for tv, own in readers.items() if len(own) == 1 and among(own[0], self.chunks)]
+        script.inline_at([tv for tv in alone if not among(tv, self.terms)], head + 8)
+        script.inline_at([tv for tv in alone if among(tv, self.terms)], len(self.terms[0].loop))
         script.inline_at([tv for tv, *_ in self.staged], head + 2)
         made = [tv for _, tv, _ in self.staged]
         share_results(script, [tv for tv in self.after if not among(tv, made)], self.stored, head)
