@@ -16,6 +16,8 @@ from fractions import Fraction
 from math import isfinite
 from typing import NamedTuple
 
+import numpy as np
+
 from taskfuse.check.rewrites.elements import ElementPairs, shown
 from taskfuse.check.rewrites.images import compare_parts
 from taskfuse.check.rewrites.linear_forms import Guard, LinearForm, LinearForms, is_one, number, reference, rounds
@@ -37,6 +39,8 @@ BASES = (ELEMENTWISE["exp"], ELEMENTWISE["exp2"])
 MOST = 64
 """The most parts of one sum."""
 ONE = Fraction(1)
+LARGEST = 88
+"""The greatest constant of an exponent that is looked at: exponentials of greater ones are no numbers of float32."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -292,8 +296,9 @@ class WeightedSums:
                 made = (*self.terms(a, facts), *self._negated(b, facts))
             case (("exp" | "exp2"), [a]):
                 made = tuple(self._exponentials(rule.op, a, facts))
-            case "minimum", [a, b]:
-                made = self._clipped(a, b, facts) or self._clipped(b, a, facts)
+            case ("minimum" | "maximum") as name, [a, b]:
+                clipped = self._clipped if name == "minimum" else self._lifted
+                made = clipped(a, b, facts) or clipped(b, a, facts)
             case _, [condition, value, other] if rule.op.rule is DTypeRule.SELECT:
                 made = self._chosen(condition, value, other, facts)
             case _:
@@ -340,20 +345,27 @@ class WeightedSums:
         return found[0], base, form
 
     def _clipped(self, at: At, bound: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
-        """An exponential that is at most 1, and so less than a bound: where its references are finite."""
+        """An exponential that is not above a bound: where its references are finite, of what is not above one of them, relative to that, and of a constant."""
         most = number(bound)
-        found = self._exponential(at, facts) if most is not None and most >= 1 else None
-        if found is None:
+        found = self._exponential(at, facts) if most is not None else None
+        if found is None or most is None:
             return None
-        term, _, form = found
-        if form.constant > 0 or len(form.terms) != 2:
+        term, base, form = found
+        if form.constant > LARGEST or base.function(np.float64(form.constant)) > most:
             return None
-        (a, q), (b, p) = form.terms
-        combine = reference(a)
-        if q != -p or combine is None or combine is not reference(b):
-            return None
-        low, high = (a, b) if (q > 0) == (combine is COMBINES["maximum"]) else (b, a)
-        return (term,) if self.forms.is_bounded(LinearForm(((low, ONE),)), high, facts) else None
+        for high, q in form.terms:
+            combine = reference(high)
+            if combine is not None and (q < 0) == (combine is COMBINES["maximum"]):
+                low = LinearForm(tuple(pair for pair in form.terms if pair[0] != high)).times(-1 / q)
+                if self.forms.is_bounded(low, high, facts):
+                    return (term,)
+        return None
+
+    def _lifted(self, at: At, bound: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
+        """An exponential that is not below a bound, which is not above 0."""
+        least = number(bound)
+        found = self._exponential(at, facts) if least is not None and least <= 0 else None
+        return None if found is None else (found[0],)
 
     def _chosen(self, condition: At, value: At, other: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
         """A choice: 1 where two numbers are equal, and an exponential of a multiple of their difference, which is 1 there; or one that references decide."""
@@ -541,8 +553,11 @@ class WeightedSums:
             if len(references) != 1:
                 continue
             ((at, q),) = references
-            rest = LinearForm(tuple(pair for pair in form.terms if pair[0] != at), form.constant).times(-1 / q)
-            if (q < 0) == (reference(guard.at) is COMBINES["maximum"]) and self.forms.is_bounded(rest, guard.at, inside):
+            others = tuple(pair for pair in form.terms if pair[0] != at)
+            if (q < 0) != (reference(guard.at) is COMBINES["maximum"]):
+                continue
+            constants = dict.fromkeys((form.constant, Fraction(0)))  # whatever is added to an infinity
+            if any(self.forms.is_bounded(LinearForm(others, c).times(-1 / q), guard.at, inside) for c in constants):
                 return True
         return False
 
