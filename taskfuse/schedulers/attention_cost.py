@@ -196,7 +196,7 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
         return f"a warpgroup has {found.columns // config.parts} columns", f"use warpgroups with parts of at most {WIDEST}"
     if config.parts > 1 and found.columns % (config.parts * PIECE):
         return f"{config.parts} parts of {found.columns} columns are no multiples of {PIECE}", "use parts=1"
-    registers, most = config.registers(found.columns, masks), config.register_room
+    registers, most = config.registers(found.columns, masks, found.value_itemsize), config.register_room
     if registers > most:
         return f"a thread needs {registers} registers and has {most}", "use smaller chunks, fewer warpgroups or fewer residents"
     room = extent.room - extent.target.limits.block_shared + shared_room(extent.target, config.residents)

@@ -217,7 +217,7 @@ class _Search:
     def _assume(self, form: Expr, assumptions: int) -> bool:
         """Adds the multiple of an assumed form that cancels one of the terms."""
         terms = dict(linear_parts(form)[0])
-        for assumed in self.facts.forms:
+        for assumed in [form for known in self.facts.forms for form in dict.fromkeys((known, self._without_rest(known)))]:
             for term, k in linear_parts(assumed)[0]:
                 mine = terms.get(term)
                 if mine is not None and mine * k > 0:
