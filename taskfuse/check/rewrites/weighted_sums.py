@@ -345,27 +345,39 @@ class WeightedSums:
         return found[0], base, form
 
     def _clipped(self, at: At, bound: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
-        """An exponential that is not above a bound: where its references are finite, of what is not above one of them, relative to that, and of a constant."""
-        most = number(bound)
-        found = self._exponential(at, facts) if most is not None else None
-        if found is None or most is None:
+        """An exponential, or 0, that is not above a bound: where its references are finite, of what is not above one of them, relative to that, and a constant."""
+        most, found = number(bound), self.terms(at, facts)
+        alone = self._exponential_or_zero(found) if most is not None and most >= 0 else None
+        if alone is None or most is None:
             return None
-        term, base, form = found
+        term, base, form = alone
         if form.constant > LARGEST or base.function(np.float64(form.constant)) > most:
             return None
+        inside = assuming(facts, term.conditions)
         for high, q in form.terms:
             combine = reference(high)
             if combine is not None and (q < 0) == (combine is COMBINES["maximum"]):
                 low = LinearForm(tuple(pair for pair in form.terms if pair[0] != high)).times(-1 / q)
-                if self.forms.is_bounded(low, high, facts):
-                    return (term,)
+                if self.forms.is_bounded(low, high, inside):
+                    return found
         return None
 
     def _lifted(self, at: At, bound: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
-        """An exponential that is not below a bound, which is not above 0."""
-        least = number(bound)
-        found = self._exponential(at, facts) if least is not None and least <= 0 else None
-        return None if found is None else (found[0],)
+        """An exponential, or 0, that is not below a bound, which is not above 0."""
+        least, found = number(bound), self.terms(at, facts)
+        return found if least is not None and least <= 0 and self._exponential_or_zero(found) is not None else None
+
+    @staticmethod
+    def _exponential_or_zero(found: Sequence[WeightedTerms]) -> tuple[WeightedTerms, Elementwise, LinearForm] | None:
+        """The one exponential among terms that are 0 but for it, which has conditions; ``None``: they are others."""
+        there = [t for t in found if t.monomial.coefficient]
+        if len(there) != 1 or any(t.monomial.factors or t.monomial.products or t.variables for t in found):
+            return None
+        (term,) = there
+        if not term.monomial.is_exponential or len(term.monomial.exponents) != 1:
+            return None
+        ((base, form),) = term.monomial.exponents.items()
+        return term, base, form
 
     def _chosen(self, condition: At, value: At, other: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
         """A choice: 1 where two numbers are equal, and an exponential of a multiple of their difference, which is 1 there; or one that references decide."""
