@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import takewhile
 from typing import Final
@@ -52,8 +53,15 @@ def with_saturating_conversions(kernel: Kernel) -> Kernel:
         return body if all(a is b for a, b in zip(body, made, strict=True)) else tuple(made)
 
     found = rewritten(kernel.body)
-    unread = clamped - {access.buffer for s in walk(found) for access in accesses(s)[1]}
-    return replace(kernel, body=map_stmts(found, lambda s: () if isinstance(s, Compute) and s.out.buffer in unread else s)) if clamped else kernel
+    while unread := clamped - {access.buffer for s in walk(found) for access in accesses(s)[1]}:
+        found = _without(found, unread)
+        clamped -= unread
+    return kernel if found is kernel.body else replace(kernel, body=found)
+
+
+def _without(body: Body, buffers: AbstractSet[str]) -> Body:
+    """A body without the computations of some buffers."""
+    return map_stmts(body, lambda s: () if isinstance(s, Compute) and s.out.buffer in buffers else s)
 
 
 def _limit(stmt: Compute) -> float | None:

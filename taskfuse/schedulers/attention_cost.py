@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import float32
-from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.atoms import WGMMA_K_BYTES, WGMMA_ROWS
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.offsets import offsets_name
@@ -169,7 +169,7 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
     every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
     every += [replace(c, staged=1) for c in every if c.staged and c.blocks and c.query_stages > 1 and found.is_masked]  # beside what blocks claim
-    gains = target.attention.ahead_gains
+    gains = target.attention.ahead_gains if found.value_itemsize == ITEMSIZE else target.attention.byte_ahead_gains
     gaining = [c for c in every if c.warpgroups == c.stages == 2 and c.cluster == 1 and (found.columns, c.chunk) in gains]
     return every + [replace(c, is_pipelined=True) for c in gaining]
 
@@ -184,6 +184,10 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
         return "blocks of a cluster read the same keys, but a mask ends their walks at different ones", "use cluster=1"
     if config.blocks and is_masked and not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows):
         return "blocks claim rows, as walks are of unequal length, and the number of rows is not constant", "use blocks=0"
+    if config.chunk % (WGMMA_K_BYTES // found.value_itemsize):
+        return f"an instruction multiplies {WGMMA_K_BYTES // found.value_itemsize} keys", "use chunks of a multiple of them"
+    if config.apart and found.value_itemsize < ITEMSIZE:
+        return f"exponentials of {8 * found.value_itemsize} bits stay in the registers that have their scores", "use apart=False"
     if config.staged and not found.has_bulk_results:
         return f"the copy engine stores 16-bit results of multiples of {PIECE} columns whose rows are inputs' rows", "use staged=0"
     is_whole = is_whole or is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
