@@ -44,9 +44,9 @@ def with_saturating_conversions(kernel: Kernel) -> Kernel:
             stmt = with_bodies(stmt, tuple(map(rewritten, inner))) if inner else stmt
             clamps = _before(stmt, made) if isinstance(stmt, Compute) and stmt.out.buffer in narrow else []
             source = clamps[-1].operands[0] if clamps else None
-            limits = {_limit(c) for c in clamps}
-            if isinstance(stmt, Compute) and isinstance(source, Access) and registers.issuperset(c.out.buffer for c in clamps) and MOST in limits:
-                if -MOST in limits or (source.buffer in registers and source.buffer not in signed):
+            if isinstance(stmt, Compute) and isinstance(source, Access) and registers.issuperset(c.out.buffer for c in clamps):
+                limits = {_limit(c) for c in clamps}
+                if MOST in limits and (-MOST in limits or source.buffer in registers - signed):
                     clamped.update(c.out.buffer for c in clamps)
                     stmt = replace(stmt, op=SATURATED, operands=(source,))
             made.append(stmt)

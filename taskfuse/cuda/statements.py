@@ -102,8 +102,8 @@ class StatementPrinter:
         self._visible -= own
 
     def _keep_beside(self, scope: TextScope) -> None:
-        """What is computed while wgmmas run stays in front of the wait for them: the last numbers of few elements, such as sums, and so what they are made of. A
-        compiler may move the wait in front of all this, as it depends on no product, and then nothing runs beside them."""
+        """What is computed while wgmmas run stays in front of the wait for them: the last array of few elements, such as sums, and so what they are made of.
+        A compiler may move the wait in front of all this, as it depends on no product, and then nothing runs beside them."""
         w, beside = self._writer, self._beside
         self._beside = {}
         if not beside or not self._in_flight:

@@ -29,9 +29,7 @@ from taskfuse.schedule.call import Call, inlined_producers
 from taskfuse.schedule.through_view import own_index
 
 
-def pack_factors(
-    tv: TensorView, position: int, multiple: object, operands: Sequence[int] | None, turned: object, as_columns: object
-) -> tuple[TensorView, ...]:
+def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequence[int] | None, turned: object, as_columns: object) -> tuple[TensorView, ...]:
     """See :meth:`TensorView.pack_factors`.
 
     Raises:
@@ -78,9 +76,7 @@ def _check(call: Call, definition: Reduction, k: int) -> None:
         raise call.error(f"{tv.name} is not a sum of products of tensors along axis {k}")
 
 
-def _pack(
-    tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: Sequence[int], turned: bool, as_columns: bool
-) -> tuple[TensorView, ...]:
+def _pack(tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: Sequence[int], turned: bool, as_columns: bool) -> tuple[TensorView, ...]:
     fusion = tv.fusion
     made: list[TensorView] = []
     copied: list[tuple[Read, list[int]]] = []

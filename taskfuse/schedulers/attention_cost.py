@@ -171,6 +171,7 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
     every += [replace(c, staged=1) for c in every if c.staged and c.blocks and c.query_stages > 1 and found.is_masked]  # beside what blocks claim
     gains = target.attention.ahead_gains if found.value_itemsize == ITEMSIZE else target.attention.byte_ahead_gains
     gaining = [c for c in every if c.warpgroups == c.stages == 2 and c.cluster == 1 and (found.columns, c.chunk) in gains]
+    gaining = [c for c in gaining if c.chunk <= c.rows or not found.is_masked]  # more of a longer chunk is masked
     return every + [replace(c, is_pipelined=True) for c in gaining]
 
 
@@ -235,7 +236,9 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk * (1 if config.apart else config.parts)
     reading = max(1.0, (WGMMA_ROWS + config.chunk) / (2 * config.chunk))  # of few columns an instruction waits for its first factor
-    products = (scores * walk.depth * found.itemsize * reading + config.rows * config.chunk * found.columns * found.value_itemsize) / target.tensor_bytes_per_cycle
+    products = (
+        scores * walk.depth * found.itemsize * reading + config.rows * config.chunk * found.columns * found.value_itemsize
+    ) / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
     beside = min(config.residents * config.warpgroups, max(REGISTERS)) - 1
     if config.residents > 1:  # what one block waits for its keys is in the figures

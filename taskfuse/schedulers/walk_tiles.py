@@ -31,9 +31,7 @@ def matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
     return found if found is not None and found.make_a_matrix else None
 
 
-def check_product(
-    fusion: Fusion, kind: str, expr: Reduction, two: Factors, itemsizes: Sequence[int] = (ITEMSIZE,), computed: Operand | None = None
-) -> None:
+def check_product(fusion: Fusion, kind: str, expr: Reduction, two: Factors, itemsizes: Sequence[int] = (ITEMSIZE,), computed: Operand | None = None) -> None:
     """Raise :class:`UnsupportedError` unless ``wgmma`` multiplies the factors of a product as tiles in Shared memory, and sums in float32.
 
     Args:

@@ -345,7 +345,7 @@ class WeightedSums:
         return found[0], base, form
 
     def _clipped(self, at: At, bound: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
-        """An exponential, or 0, that is not above a bound: where its references are finite, of what is not above one of them, relative to that, and a constant."""
+        """An exponential, or 0, that is not above a bound: of what is not above a reference, where that is finite, relative to it, plus a constant."""
         most, found = number(bound), self.terms(at, facts)
         alone = self._exponential_or_zero(found) if most is not None and most >= 0 else None
         if alone is None or most is None:

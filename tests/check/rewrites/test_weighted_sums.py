@@ -79,7 +79,10 @@ def test_clamped_exponentials_are_proved(walk: str, is_causal: bool) -> None:
 def test_exponentials_that_a_clamp_changes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     import taskfuse.schedule.repairs as module
 
-    monkeypatch.setattr(module, "bounds_of", lambda *_: (0.0, 0.0))  # cascade takes any clamp for one that changes nothing
+    def nothing(*_: object) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    monkeypatch.setattr(module, "bounds_of", nothing)  # cascade takes any clamp for one that changes nothing
     assert not is_proved(rewritings(quantized("chunks", 8.0, 255.0, is_causal=False)))
     assert not is_proved(rewritings(quantized("chunks", 9.0, 448.0, is_causal=True)))
 
