@@ -22,6 +22,7 @@ from taskfuse.cuda.loop_versions import parted
 from taskfuse.cuda.peeling import peeled
 from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
 from taskfuse.cuda.rounded import float_registers
+from taskfuse.cuda.saturated import with_saturating_conversions
 from taskfuse.cuda.signature import (
     Argument,
     DivisorArgument,
@@ -97,6 +98,7 @@ def emit(
 
 def kernel_parts(kernel: Kernel, fast_math: bool) -> Kernel:
     """A kernel of the same meaning whose loops are printed as they stand."""
+    kernel = with_saturating_conversions(kernel)
     whole = with_guarded_batches(peeled(with_fast_exponents(with_joined_factors(kernel)) if fast_math else kernel))
     return whole if fast_math else parted(whole)
 
