@@ -106,6 +106,8 @@ def _chosen(fusion: Fusion, plan: MatmulPlan, config: MatmulConfig | None) -> tu
         is_computed=problem.prologue is not None,
     )
     check_step(fusion, product, chosen)
+    if problem.row_columns not in (0, chosen.tile_n):
+        raise chosen.error(f"tile_n = {chosen.tile_n}, and reductions of {problem.row_columns} columns", "use tiles that have these columns")
     if chosen.layers and problem.shares_columns:
         raise chosen.error("layers, and matrices of the batch share the factor with the columns", "use layers=False")
     return chosen, product, problem
@@ -284,14 +286,17 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         counts = ProductCounts(results, *(len({two[side].tensor for two in product.factors}) for side in (0, 1)), offsets=offsets)
     elif product.beside:
         k += sum(extent(other.axes.extent(other.axes.k)) for other in product.beside)
-    batch = prod(extent(axes.extent(p)) for p in axes.batch)
+    width, rows_alone = n, product.rows
+    chunks = () if rows_alone is None or rows_alone.chunks is None else (rows_alone.chunks,)
+    n *= prod(extent(axes.extent(p)) for p in chunks)
+    batch = prod(extent(axes.extent(p)) for p in axes.batch if p not in chunks)
     scattered = sum(not out.is_staged and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
     rows, columns = ([two[side] for two in product.factors] for side in (0, 1))
     access = _access(rows), _access(columns)
     over_columns = sum(axes.m in r.over for r in product.reductions)
     over_rows = len(product.reductions) - over_columns
-    work = _work(fusion, product.epilogue)  # conversions are part of storing a piece
+    work = _work(fusion, product.epilogue) if rows_alone is None else rows_alone.work(fusion)  # conversions are part of storing a piece
     sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
     layouts = {b.is_k_major for _, b in product.factors}
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
@@ -328,6 +333,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         held_by_piece=product.held_by_piece,
         columns_mixed=len(layouts) > 1 and not product.shares_steps,
         has_first_rows=has_first_rows(fusion, product),
+        row_columns=0 if rows_alone is None else width,
     )
 
 
