@@ -87,6 +87,7 @@ def measure(case: Case) -> list[str]:
     ours, other = (lambda: run(*args)), (lambda: compiled(*args))
     memory = taken(ours), taken(other)
     us, torch_us = in_turn([ours, other])
+    assert run.schedule is not None
     far = (out.double() - theirs.double()).abs().max()
     how = f"{len(run.kernels)} kernels, {run.schedule.us:.1f} us expected; {memory[0]:.1f} MB, torch.compile {memory[1]:.1f} MB; largest difference {far:.1e}"
     return [f"{case.name:18} {us:8.1f} us  torch.compile {torch_us:8.1f} us  {torch_us / us:5.2f}x  {how}"]

@@ -106,13 +106,16 @@ class MatrixProduct:
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides if side.is_wide), *(out.tensor for out in self.outputs)))
 
 
-def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False, boxes: bool = True) -> MatrixProduct:
+def find(
+    fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False, boxes: bool = True, columns: int | None = None
+) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.
 
     Args:
         outputs: look at what these need alone; ``None``: at all outputs.
         is_swapped: rows are the axis that columns otherwise are: of a result with few rows that is the long one.
         boxes: the rows of a tile may be a box of several axes.
+        columns: of a tile, if that is known: whether it has whole rows. 0: it has not.
 
     Raises:
         UnsupportedError: there is no contraction that fits, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
@@ -126,7 +129,7 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swap
     inside = [] if outer is None else [expr.output, *between(fusion, expr.output, result)]
     made_by = products if outer is None else [outer]
     rows = tile_rows(fusion, exprs, products, asked) if outer is None and not is_swapped else None
-    if rows is not None:
+    if rows is not None and columns in (None, rows.columns):
         others = [e for e in exprs if e is not expr]
         axes, a, b = _multiplied(fusion, expr, others, rows.n, is_alone=True)
         if axes.n == rows.n:

@@ -73,11 +73,12 @@ def matmul(
     script = Script(fusion)
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
     is_swapped = config is not None and config.is_swapped
+    columns = None if config is None else config.tile_n
     if ragged is not None:
         copy = ragged_tiles.stored_by_tiles(fusion)  # what is refused leaves the fusion as it is
-        _chosen(copy, _planned(copy, sizes, target, tf32, ragged, is_swapped=is_swapped), config)
+        _chosen(copy, _planned(copy, sizes, target, tf32, ragged, is_swapped=is_swapped, columns=columns), config)
         ragged_tiles.store_by_tiles(script)
-    plan = _planned(fusion, sizes, target, tf32, ragged, is_swapped=is_swapped)
+    plan = _planned(fusion, sizes, target, tf32, ragged, is_swapped=is_swapped, columns=columns)
     chosen, product, problem = _chosen(fusion, plan, config)
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
     scheduled.apply()
@@ -106,8 +107,6 @@ def _chosen(fusion: Fusion, plan: MatmulPlan, config: MatmulConfig | None) -> tu
         is_computed=problem.prologue is not None,
     )
     check_step(fusion, product, chosen)
-    if problem.row_columns not in (0, chosen.tile_n):
-        raise chosen.error(f"tile_n = {chosen.tile_n}, and reductions of {problem.row_columns} columns", "use tiles that have these columns")
     if chosen.layers and problem.shares_columns:
         raise chosen.error("layers, and matrices of the batch share the factor with the columns", "use layers=False")
     return chosen, product, problem
@@ -151,12 +150,19 @@ class MatmulPlan:
 
 
 def _planned(
-    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None, *, is_swapped: bool = False
+    fusion: Fusion,
+    sizes: Mapping[str, int] | None,
+    target: Target,
+    tf32: bool,
+    ragged: RaggedTiles | None,
+    *,
+    is_swapped: bool = False,
+    columns: int | None = None,
 ) -> MatmulPlan:
     """The product, and all parameters with their estimates; with its factors swapped, too, if that is asked for, may be faster, or is the only way."""
     found: list[tuple[Way, tuple[Estimate, ...]]] = []
     try:
-        found.append(_way(fusion, sizes, target, tf32, ragged))
+        found.append(_way(fusion, sizes, target, tf32, ragged, columns=columns))
     except UnsupportedError as error:
         try:
             found.append(_way(fusion, sizes, target, tf32, ragged, is_swapped=True))
@@ -178,14 +184,21 @@ def _planned(
 
 
 def _way(
-    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None, *, is_swapped: bool = False
+    fusion: Fusion,
+    sizes: Mapping[str, int] | None,
+    target: Target,
+    tf32: bool,
+    ragged: RaggedTiles | None,
+    *,
+    is_swapped: bool = False,
+    columns: int | None = None,
 ) -> tuple[Way, tuple[Estimate, ...]]:
     """The product with its factors in one order, and its parameters.
 
     Raises:
         UnsupportedError: see :func:`matmul`; swapped, more than one product makes the tiles, or what is made of them is no tile.
     """
-    product = find(fusion, is_swapped=is_swapped)
+    product = find(fusion, is_swapped=is_swapped, columns=columns if ragged is None else 0)
     check_types(fusion, product, tf32)
     if ragged is not None and product.beside and not product.shares_steps:
         reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and a tile of ragged rows may be empty"
@@ -195,6 +208,8 @@ def _way(
     problem = replace(problem_of(fusion, product, sizes, target, None if is_swapped else ragged), is_swapped=is_swapped)
     check_wgmma(fusion, "matmul", problem.target, "tf.schedulers.mma_gemm multiplies with mma.sync")
     ranked = rank(problem)
+    if not ranked and problem.row_columns:
+        return _way(fusion, sizes, target, tf32, ragged, columns=0)
     if not ranked and (is_swapped or problem.prologue is not None):
         reason = "no tile has registers for its factor, its columns and what the epilogue reads"
         raise refuse(fusion, "matmul", reason, "compute the factor in a separate fusion")

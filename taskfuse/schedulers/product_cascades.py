@@ -52,7 +52,7 @@ class Rows:
 
 
 def rows_of(fusion: Fusion, exprs: Sequence[MathExpr], product: TensorView, axis: int) -> Rows | None:
-    """All that is computed of a product, up to reductions and gathers along one of its axes; ``None`` if something else reads one of its elements, or one is stored.
+    """All that is computed of a product, up to reductions and gathers along one of its axes; ``None`` if something else reads its elements, or they are stored.
 
     Args:
         exprs: the expressions that the outputs need, producers first.
@@ -102,7 +102,7 @@ def products_with_rows(fusion: Fusion) -> Iterator[tuple[TensorView, int, Rows]]
 
 
 def tile_walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
-    """The tensors of each product whose rows a tile holds, with all that is computed of these and with what is computed of inputs for that alone, producers first."""
+    """The tensors of each product whose rows a tile holds, all that is computed of these, and what is computed of inputs for that alone, producers first."""
     exprs = needed(fusion)
     for product, axis, rows in products_with_rows(fusion):
         extent = product.shape[axis]
@@ -138,7 +138,7 @@ def chunk_product_cascades(fusion: Fusion, extent: Sizes) -> Script | None:
     Args:
         extent: numbers for extents.
     """
-    names = [product.name for product, axis, _ in _of_long_rows(_with_sums(Script(copy_fusion(fusion)[0])).fusion)]
+    names = [product.name for product, *_ in _of_long_rows(_with_sums(Script(copy_fusion(fusion)[0])).fusion)]
     if not names:
         return None
     script = _with_sums(Script(copy_fusion(fusion)[0]))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.contraction import factors
-from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Reduction, View, reads
+from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
@@ -58,6 +58,13 @@ class TileRows:
     elements: tuple[TensorView, ...]
     of_rows: tuple[TensorView, ...]
     narrow: tuple[TensorView, ...]
+
+    @property
+    def columns(self) -> int:
+        """The number of columns."""
+        extent = self.result.root[self.n].extent
+        assert isinstance(extent, Const)
+        return extent.value
 
     def work(self, fusion: Fusion) -> float:
         """Instructions for one element of the product: each reduction computes its terms."""
