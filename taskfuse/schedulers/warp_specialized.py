@@ -247,7 +247,7 @@ class WarpSpecialized:
         self._tile_rows(acc, batch)
         if self.clustered:
             acc.split(batch, config.cluster)
-        if not self.by_chunks:
+        if self.rows is None:
             acc.split(batch + rank + 2, config.tile_n)
         if self.promotion is None:
             acc.split(-1, config.tile_k)
@@ -255,8 +255,13 @@ class WarpSpecialized:
                 acc.merge(batch + rank + 4)
         # [row of tiles, (rank,) m, column of tiles, n, k step, k] to [row, column, (rank,) m, n, k step, k]; k is that of a block if blocks are summed
         last = batch + rank + 5 + (self.promotion is None)
-        acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, last)])
-        acc.rasterize(tuple(range(batch + 2)), self.tiles).split(0, config.blocks // config.cluster)
+        if self.rows is None or chunks:
+            acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, last)])
+            acc.rasterize(tuple(range(batch + 2)), self.tiles)
+        else:  # a tile has all columns
+            for _ in range(batch):
+                acc.merge(0)
+        acc.split(0, config.blocks // config.cluster)
         if self.turn is not None and self.turn.is_dynamic:
             acc.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
         elif self.turn is not None and self.turn.first is not const(0):
