@@ -52,7 +52,7 @@ def matmul(
     integers and float32, and of sums over several axes, have k. Sums are float32, of integers int32. Products of 8-bit floats
     are accumulated with fewer bits than float32, a property of Hopper. The epilogue may read more inputs (bias, residual, scales) and have
     several outputs. Reductions of its results, over rows, columns or both, may be outputs or feed more elementwise math: such a kernel ends with a
-    grid barrier. All extents are supported; operands whose rows are provably multiples of 16 bytes are loaded by TMA, others by threads, which is
+    grid barrier. It has none where a tile has whole rows, and only results of rows are stored: reductions of these may read one another. All extents are supported; operands whose rows are provably multiples of 16 bytes are loaded by TMA, others by threads, which is
     slower: the schedule's ``explain`` says so.
 
     Args:
@@ -249,6 +249,8 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
     notes = list(dict.fromkeys("" if operand.is_bulk else told(operand.tensor, fusion.facts()) for two in product.factors for operand in two))
     if product.reductions:
         notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: partial results of each tile in Global memory, added after a grid barrier")
+    if product.rows is not None:
+        notes.append(f"{', '.join(tv.name for tv in product.rows.reductions)}: of rows that a tile has whole, in registers; no element is stored")
     return tuple(filter(None, notes))
 
 

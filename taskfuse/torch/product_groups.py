@@ -73,8 +73,8 @@ def product_groups(graph: Graph, plan: GraphPartition, measure: Measure | None =
             continue
         best: list[Node] = []
         gain = -math.inf
-        around = [*_to_rows(node, plan, place), *_around(node, plan, measure is not None)]
-        for group in _alone(node) if op_name(node) in (*ATTENTION, *GRADIENTS) else around:
+        is_alone = op_name(node) in (*ATTENTION, *GRADIENTS)
+        for group in _alone(node) if is_alone else [*_to_rows(node, plan, place), *_around(node, plan, measure is not None)]:
             group.sort(key=place.__getitem__)
             if any(place[group[0]] < k < place[group[-1]] for k in writes) or (best and not _is_narrower(group[-1], best[-1])):
                 continue
