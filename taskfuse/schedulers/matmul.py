@@ -52,8 +52,8 @@ def matmul(
     integers and float32, and of sums over several axes, have k. Sums are float32, of integers int32. Products of 8-bit floats
     are accumulated with fewer bits than float32, a property of Hopper. The epilogue may read more inputs (bias, residual, scales) and have
     several outputs. Reductions of its results, over rows, columns or both, may be outputs or feed more elementwise math: such a kernel ends with a
-    grid barrier. It has none where a tile has whole rows, and only results of rows are stored: reductions of these may read one another. All extents are supported; operands whose rows are provably multiples of 16 bytes are loaded by TMA, others by threads, which is
-    slower: the schedule's ``explain`` says so.
+    grid barrier. It has none where a tile has whole rows, and only results of rows are stored: reductions of these may read one another. All extents are
+    supported; operands whose rows are provably multiples of 16 bytes are loaded by TMA, others by threads, which is slower: the schedule's ``explain`` says so.
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
