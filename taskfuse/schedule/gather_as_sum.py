@@ -45,7 +45,7 @@ def gather_as_sum(tv: TensorView) -> TensorView:
     (extent,) = definition.extents
     kept = [k for k, a in enumerate(tv.root) if a.extent is not ONE]
     place: dict[str, Expr] = {str(iteration_symbol(k)): iteration_symbol(kept.index(k)) if k in kept else ZERO for k in range(len(tv.root))}
-    rows = _Rows(tv, [tv.root[k].extent for k in kept])
+    rows = _Picked(tv, [tv.root[k].extent for k in kept])
     at = rows.place(at_point(value, place), _dtype(fusion, value), extent)
     here, j = rows.here, iteration_symbol(len(kept))
     index = tuple(substitute(e, {**place, "v0": j}) for e in source.index)
@@ -83,7 +83,7 @@ def _dtype(fusion: Fusion, value: Operand) -> DType:
             return int64
 
 
-class _Rows:
+class _Picked:
     """Makes elementwise tensors with an element for each that is gathered, or also for each of the axis.
 
     Args:

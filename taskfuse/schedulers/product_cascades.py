@@ -37,7 +37,7 @@ NARROWEST = 96
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class ProductRows:
     """What is computed of a product's rows.
 
     Attributes:
@@ -51,7 +51,7 @@ class Rows:
     gathers: tuple[TensorView, ...]
 
 
-def rows_of(fusion: Fusion, exprs: Sequence[MathExpr], product: TensorView, axis: int) -> Rows | None:
+def rows_of(fusion: Fusion, exprs: Sequence[MathExpr], product: TensorView, axis: int) -> ProductRows | None:
     """All that is computed of a product, up to reductions and gathers along one of its axes; ``None`` if something else reads its elements, or they are stored.
 
     Args:
@@ -83,10 +83,10 @@ def rows_of(fusion: Fusion, exprs: Sequence[MathExpr], product: TensorView, axis
             return None
     if any(tv.is_output for tv in along):
         return None
-    return Rows(tuple(along), tuple(reductions), tuple(gathers))
+    return ProductRows(tuple(along), tuple(reductions), tuple(gathers))
 
 
-def products_with_rows(fusion: Fusion) -> Iterator[tuple[TensorView, int, Rows]]:
+def products_with_rows(fusion: Fusion) -> Iterator[tuple[TensorView, int, ProductRows]]:
     """Products of two factors, of which only results of rows are needed, each with the logical axis of the columns."""
     exprs = needed(fusion)
     for e in exprs:
@@ -119,7 +119,7 @@ def tile_walks(fusion: Fusion) -> Iterator[tuple[TensorView, ...]]:
         yield tuple(e.output for e in exprs if e.output in taken)
 
 
-def _between(fusion: Fusion, exprs: Sequence[MathExpr], rows: Rows) -> set[TensorView]:
+def _between(fusion: Fusion, exprs: Sequence[MathExpr], rows: ProductRows) -> set[TensorView]:
     """The tensors of rows that are computed of reductions, and read for elements."""
     elements, behind = {*rows.elements}, {*rows.reductions}
     found = set[TensorView]()
@@ -165,7 +165,7 @@ def _with_sums(script: Script) -> Script:
     return script
 
 
-def _of_long_rows(fusion: Fusion) -> Iterator[tuple[TensorView, int, Rows]]:
+def _of_long_rows(fusion: Fusion) -> Iterator[tuple[TensorView, int, ProductRows]]:
     """Of products with rows, those whose rows are longer than a tile, and are reduced."""
     for product, axis, rows in products_with_rows(fusion):
         extent = product.shape[axis]

@@ -17,7 +17,7 @@ Results = Callable[[tf.TensorView], Sequence[tf.TensorView]]
 COLUMNS = 64
 
 
-def fusion_of(results: Results, rows: int | str = 70, columns: int = COLUMNS) -> tf.Fusion:
+def fusion_of(results: Results, rows: int | str = 33, columns: int = COLUMNS) -> tf.Fusion:
     with tf.Fusion("rows") as fusion:
         a, b = (tf.define_tensor([n, 64], dtype=tf.bfloat16, name=name) for n, name in ((rows, "a"), (columns, "b")))
         for tv in results(tf.matmul(a, b.T, dtype=tf.float32)):
