@@ -1,5 +1,7 @@
 """Losses of logits that are not stored, on the GPU, beside torch: whole chunks and such that end early, large logits, ignored rows, other numbers of rows."""
 
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch")
@@ -26,9 +28,9 @@ def test_losses(name: str) -> None:
     target[::ignored] = -100
     whole, part = segmented(form)
     tf.schedulers.matmul(part)
-    found = tf.compile(whole, backend="cuda")(x, w, target)[0]
-    logits = torch.nn.functional.linear(x, w).double()
-    wanted = torch.nn.functional.cross_entropy(logits, target, reduction="none")
+    found: Any = tf.compile(whole, backend="cuda")(x, w, target)[0]
+    logits: Any = torch.nn.functional.linear(x, w).double()
+    wanted: Any = torch.nn.functional.cross_entropy(logits, target, reduction="none")
     assert (found.double() - wanted).abs().max() <= 2e-2 * max(1.0, float(wanted.abs().max()))
 
 
@@ -38,18 +40,18 @@ def test_as_torch_compiles_it() -> None:
     w = torch.randn(131072, 2048, device="cuda", dtype=torch.bfloat16) / 32
     target = torch.randint(0, 131072, (4096,), device="cuda")
 
-    def loss(x: torch.Tensor, w: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    def loss(x: Any, w: Any, target: Any) -> Any:
         return torch.nn.functional.cross_entropy(torch.nn.functional.linear(x, w).float(), target)
 
-    compiled = torch.compile(loss, backend="taskfuse")
+    compiled: Any = torch.compile(loss, backend="taskfuse")
     with torch.no_grad():
-        found = compiled(x, w, target)
+        found: Any = compiled(x, w, target)
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         compiled(x, w, target)
         torch.cuda.synchronize()
         taken = torch.cuda.max_memory_allocated() - before
-        wanted = loss(x, w, target)
+        wanted: Any = loss(x, w, target)
     assert (found - wanted).abs() <= 1e-3 * wanted.abs()
     assert taken < 4096 * 131072 * 2 / 8
