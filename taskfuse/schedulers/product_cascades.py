@@ -75,7 +75,9 @@ def rows_of(fusion: Fusion, exprs: Sequence[MathExpr], product: TensorView, axis
         place = places.pop()
         if places or place is None:
             return None
-        if isinstance(e, Reduction) and tv.root[place].is_reduction and sum(a.is_reduction for a in tv.root) == 1:
+        if isinstance(e, Reduction):
+            if not tv.root[place].is_reduction or sum(a.is_reduction for a in tv.root) > 1 or len(storage_reads(fusion, e)) > 1:
+                return None
             reductions.append(tv)
         elif isinstance(e, Pointwise | FirstValid):
             along[tv] = place

@@ -24,7 +24,7 @@ from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import has_code, producers, reads_of, storage_uses
+from taskfuse.ir.storage import has_code, producers, reads_of, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedulers.config import STMATRIX, MatmulConfig
@@ -105,7 +105,8 @@ def tile_rows(fusion: Fusion, exprs: Sequence[MathExpr], products: Sequence[Redu
     code = [e for e in exprs if e.output is not result and has_code(fusion, e) and not _is_factor(fusion, e.output, result)]
     reductions = [e for e in code if isinstance(e, Reduction)]
     others = [e.output for e in code if isinstance(e, Pointwise | FirstValid)]
-    if not reductions or len(reductions) + len(others) < len(code) or result.is_output:
+    is_plain = all(len(storage_reads(fusion, e)) == 1 for e in reductions)
+    if not reductions or not is_plain or len(reductions) + len(others) < len(code) or result.is_output:
         return None
     places = _places(fusion, result, [e.output for e in code])
     if places is None:
@@ -125,7 +126,7 @@ def tile_rows(fusion: Fusion, exprs: Sequence[MathExpr], products: Sequence[Redu
     results = [*(e.output for e in reductions), *of_rows]
     if any(not among(tv, results) or set(places[tv].values()) != kept for tv in outputs):
         return None
-    if any(set(places[e.output].values()) != kept for e in reductions) or any(tv.is_output for tv in wide):
+    if any(set(places[e.output].values()) != kept or e.output.ndim != len(kept) for e in reductions) or any(tv.is_output for tv in wide):
         return None
     sides = dict.fromkeys(t for tv in others for t in producers(fusion, tv) if t.is_input)
     if any({n, m} <= set(places.get(tv, {}).values()) for tv in sides):
