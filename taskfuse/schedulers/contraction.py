@@ -107,7 +107,7 @@ class MatrixProduct:
 
 
 def find(
-    fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False, boxes: bool = True, columns: int | None = None
+    fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False, boxes: bool = True, columns: int | None = 0
 ) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.
 
@@ -115,7 +115,7 @@ def find(
         outputs: look at what these need alone; ``None``: at all outputs.
         is_swapped: rows are the axis that columns otherwise are: of a result with few rows that is the long one.
         boxes: the rows of a tile may be a box of several axes.
-        columns: of a tile, if that is known: whether it has whole rows. 0: it has not.
+        columns: of a tile, which has whole rows if it has as many; ``None``: it may have. 0: what follows takes no whole rows.
 
     Raises:
         UnsupportedError: there is no contraction that fits, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.

@@ -193,7 +193,7 @@ def _columns(fusion: Fusion, name: str, extent: Sizes) -> int | None:
         if walk is None:
             return None
         part = Parts(trial.fusion).extract(walk, fusion.name, ())
-        product = find(part)
+        product = find(part, columns=None)
         sizes = {name: size for name, size in extent.values.items() if name in part.dims}
         problem = problem_of(part, product, sizes, extent.target)
     except (ScheduleError, UnsupportedError):

@@ -67,9 +67,9 @@ def test_reductions_of_whole_rows(name: str) -> None:
 def test_rows_that_are_not_the_tiles_are_reduced_in_parts() -> None:
     """With other columns than a tile's, with the product itself, and with sums over rows."""
     others: list[Results] = [lambda x: [tf.sum(x, axis=1), x], lambda x: [tf.sum(x, axis=1), tf.sum(x, axis=0)]]
-    assert all(find(fusion_of(results)).rows is None for results in others)
+    assert all(find(fusion_of(results), columns=None).rows is None for results in others)
     rows = fusion_of(lambda x: [tf.sum(x, axis=1)])
-    assert find(rows).rows is not None
+    assert find(rows, columns=None).rows is not None
     assert find(rows, columns=32).rows is None
 
 
