@@ -392,7 +392,9 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
         # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
-        turn = figures.pingpong_cycles + figures.pingpong_work * _pieces(config) * _math_cycles(problem, config)
+        # reductions of rows, which store nothing wide, hide behind the products of another warpgroup: 16384 x 32000 x 2048 takes 3.03 ms, as with stored logits
+        shown = 0 if problem.row_columns else figures.pingpong_work * _pieces(config) * _math_cycles(problem, config)
+        turn = figures.pingpong_cycles + shown
         in_turn = ceil(waves / config.warpgroups)
         total = max(multiplied * products + waves * turn + epilogue, multiplied / waves * in_turn * products + in_turn * epilogue)
     else:
