@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
+from taskfuse.torch import backend
 from tests.schedulers.losses import form_of, loss_of, plain, segmented
 
 CASES = {
@@ -43,7 +44,7 @@ def test_as_torch_compiles_it() -> None:
     def loss(x: Any, w: Any, target: Any) -> Any:
         return torch.nn.functional.cross_entropy(torch.nn.functional.linear(x, w).float(), target)
 
-    compiled: Any = torch.compile(loss, backend="taskfuse")
+    compiled: Any = torch.compile(loss, backend=backend)
     with torch.no_grad():
         found: Any = compiled(x, w, target)
         torch.cuda.synchronize()
