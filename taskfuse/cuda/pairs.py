@@ -92,7 +92,7 @@ def narrowed_of(loop: For, places: Mapping[str, NamedStorage], facts: Callable[[
     dtypes = [places[access.buffer].dtype for access in (made.out, source)]
     if made.op.rule is not DTypeRule.CAST or made.dtype is not float32 or dtypes != [float8_e4m3, float32]:
         return None
-    if not _is_adjacent(made.out, loop.var, float8_e4m3, places, facts):
+    if not is_adjacent(made.out, loop.var, float8_e4m3, places, facts):
         return None
     after = replace(source, index=tuple(simplify(substitute(e, {loop.var: sym(loop.var) + 1}), facts()) for e in source.index))
     return Narrowed(made, (source, after))

@@ -294,6 +294,14 @@ class TensorView(ArrayMethods):
         """
         return scheduling().unroll_reduction(self)
 
+    def gather_as_sum(self) -> TensorView:
+        """Turn a gather of numbers along one axis, which has no schedule yet, into a sum over that axis, all of whose terms but one are zero: who reduces all
+        elements of the axis picks one on the way.
+
+        Returns the sum, without axes of one element; this tensor is a view of it, or a copy if it is an output. A -0.0 becomes 0.0.
+        """
+        return scheduling().gather_as_sum(self)
+
     def drop_axes(self, *axes: int) -> TensorView:
         """Compute a reduction or an elementwise tensor, which has no schedule yet, without the axes that its elements do not depend on. This tensor is then
         a view of the new one, which is returned, or a copy if it is an output or a part of one.

@@ -55,7 +55,7 @@ class Unswitch:
     """Make choices in registers once for a tile if they hold for all its elements.
 
     Requires: a verified kernel. Ensures: the same behavior: a nest of parallel and unrolled loops inside a loop, whose choices all hold under a condition that
-    is uniform over the warp, has two versions: one without choices under that condition, and the original otherwise.
+    is uniform over the warp, has two versions: one without choices under that condition, and the original otherwise. Nests that reduce stay as they are.
     """
 
     name: ClassVar[str] = "unswitch"
@@ -118,7 +118,7 @@ class _Unswitching:
         if not isinstance(nest, Bind | For):
             return None
         places = list(_leaves(nest, 1, facts, frozenset(self.lanes)))
-        if not all(p is not None and self._is_in_registers(p.stmt) for p in places):
+        if not all(p is not None and self._is_in_registers(p.stmt) and not _accumulates(p.stmt) for p in places):
             return None
         found: list[Expr] = []
         times = 0
@@ -135,6 +135,12 @@ class _Unswitching:
 
     def _is_in_registers(self, stmt: Stmt) -> bool:
         return isinstance(stmt, Choose | Compute) and all(a.buffer in self.local for side in accesses(stmt) for a in side)
+
+
+def _accumulates(stmt: Stmt) -> bool:
+    """Whether a statement adds to what it writes: the terms of a reduction are those of one loop, whichever choices they have."""
+    writes, reads = accesses(stmt)
+    return not {a.buffer for a in writes}.isdisjoint(a.buffer for a in reads)
 
 
 @dataclass(frozen=True, slots=True)

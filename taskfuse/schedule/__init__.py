@@ -11,6 +11,7 @@ from taskfuse.schedule import (
     chunk_reduction,
     clamp_read,
     drop_axes,
+    gather_as_sum,
     inlining,
     memory,
     pack_factors,
@@ -53,6 +54,7 @@ class _Calls:
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
     pack_factors = staticmethod(pack_factors.pack_factors)
     split_reduction = staticmethod(split_reduction.split_reduction)
+    gather_as_sum = staticmethod(gather_as_sum.gather_as_sum)
     drop_axes = staticmethod(drop_axes.drop_axes)
     unroll_reduction = staticmethod(unroll_reduction.unroll_reduction)
     chunk_scan = staticmethod(chunk.chunk_scan)

@@ -44,7 +44,7 @@ def recompute(tv: TensorView, readers: Sequence[TensorView], stored: Sequence[Te
     call = Call("recompute", tv)
     fusion = tv.fusion
     chosen = call.readers(readers, [use.output for use in storage_uses(fusion, tv)])
-    definitions = [_definition(call, reader, chosen[0]) for reader in chosen]
+    definitions = [_definition(call, reader, chosen[0], stored) for reader in chosen]
     fusion.check()
     clones = _Clones(chosen[0], tv, frozenset(stored))
     gathers = [d for d in definitions if isinstance(d, Gather) and table(fusion, d) is tv]
@@ -70,16 +70,17 @@ def reduces_one(fusion: Fusion, expr: MathExpr) -> bool:
     return any(a.extent is ONE for a in reduced) and (is_alone or any(a.extent is not ONE for a in reduced))
 
 
-def is_gathered_elementwise(fusion: Fusion, expr: MathExpr) -> bool:
-    """True for a gather whose table is computed elementwise of what can be gathered in its place: inputs, and what is read at no computed index."""
+def is_gathered_elementwise(fusion: Fusion, expr: MathExpr, stored: Sequence[TensorView] = ()) -> bool:
+    """True for a gather whose table is computed elementwise of what can be gathered in its place: inputs, ``stored`` tensors, and what is read at no computed
+    index."""
     if not isinstance(expr, Gather):
         return False
     source, *_ = storage_reads(fusion, expr)
-    return isinstance(fusion.definition(source.tensor), Pointwise) and _follows(fusion, source)
+    return isinstance(fusion.definition(source.tensor), Pointwise) and _follows(fusion, source, frozenset(stored))
 
 
-def _follows(fusion: Fusion, read: Read) -> bool:
-    """True if what is read at an index with values in it can be computed of inputs that are read so."""
+def _follows(fusion: Fusion, read: Read, stored: frozenset[TensorView]) -> bool:
+    """True if what is read at an index with values in it can be computed of inputs, or ``stored`` tensors, that are read so."""
     seen, stack = {(read.tensor, read.index)}, [read]
     while stack:
         here = stack.pop()
@@ -88,7 +89,7 @@ def _follows(fusion: Fusion, read: Read) -> bool:
                 return False
             continue
         expr = fusion.definition(here.tensor)
-        if expr is None:
+        if expr is None or here.tensor in stored:
             continue
         if not isinstance(expr, Pointwise):
             return False
@@ -110,13 +111,13 @@ def _is_computed(index: Sequence[Expr]) -> bool:
     return any(is_value_symbol(name) for e in index for name in e.free)
 
 
-def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
+def _definition(call: Call, reader: TensorView, first: TensorView, stored: Sequence[TensorView]) -> MathExpr:
     """The definition of a reader, if :func:`recompute` may change its operands."""
     definition = call.tv.fusion.definition(reader)
     assert definition is not None
     if isinstance(definition, Assemble):
         raise call.error(f"{reader.name} is assembled from its parts and executes nothing", "leave it to the readers of the result")
-    if table(call.tv.fusion, definition) is call.tv and not is_gathered_elementwise(call.tv.fusion, definition):
+    if table(call.tv.fusion, definition) is call.tv and not is_gathered_elementwise(call.tv.fusion, definition, stored):
         raise call.error(f"{reader.name} reads it at computed indices: every element may be needed", "leave it in memory; recompute its readers")
     for producer in inlined_producers(reader):
         raise call.error(f"{producer.name} is inlined into {reader.name} at {producer.schedule.inline}", f"recompute first, or {producer.name}.inline_at(0)")

@@ -23,6 +23,7 @@ from taskfuse.schedulers.boxes import are_better
 from taskfuse.schedulers.epilogue import EpilogueInput, Output, Reduced, behind, check_finals, logical_places, output_of, places_of, reduced_by, sides_of
 from taskfuse.schedulers.factors import Operand, factor, is_windowed
 from taskfuse.schedulers.schedule import refuse
+from taskfuse.schedulers.tile_rows import TileRows, tile_rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +54,7 @@ class MatrixProduct:
         finals: elementwise tensors computed from reductions.
         blocks: the products of blocks of k that the contraction sums; ``None``: it multiplies.
         beside: the other contractions, whose elements the epilogue combines with those of the first.
+        rows: what follows the contraction, if tiles have whole rows, of which only results are stored.
     """
 
     axes: MatrixAxes
@@ -65,6 +67,7 @@ class MatrixProduct:
     finals: tuple[TensorView, ...] = ()
     blocks: BlockSums | None = None
     beside: tuple[Accumulated, ...] = ()
+    rows: TileRows | None = None
 
     @property
     def factors(self) -> tuple[tuple[Operand, Operand], ...]:
@@ -103,13 +106,16 @@ class MatrixProduct:
         return tuple(tv.dtype.itemsize for tv in (*(side.tensor for side in self.sides if side.is_wide), *(out.tensor for out in self.outputs)))
 
 
-def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False, boxes: bool = True) -> MatrixProduct:
+def find(
+    fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swapped: bool = False, boxes: bool = True, columns: int | None = 0
+) -> MatrixProduct:
     """The contraction of ``fusion`` and its surroundings.
 
     Args:
         outputs: look at what these need alone; ``None``: at all outputs.
         is_swapped: rows are the axis that columns otherwise are: of a result with few rows that is the long one.
         boxes: the rows of a tile may be a box of several axes.
+        columns: of a tile, which has whole rows if it has as many; ``None``: it may have. 0: what follows takes no whole rows.
 
     Raises:
         UnsupportedError: there is no contraction that fits, an operand is computed, rows or columns may be empty, or the epilogue is not elementwise.
@@ -122,6 +128,12 @@ def find(fusion: Fusion, outputs: Sequence[TensorView] | None = None, *, is_swap
     result = expr.output if outer is None else outer.output
     inside = [] if outer is None else [expr.output, *between(fusion, expr.output, result)]
     made_by = products if outer is None else [outer]
+    rows = tile_rows(fusion, exprs, products, asked) if outer is None and not is_swapped else None
+    if rows is not None and columns in (None, rows.columns):
+        others = [e for e in exprs if e is not expr]
+        axes, a, b = _multiplied(fusion, expr, others, rows.n, is_alone=True)
+        if axes.n == rows.n:
+            return MatrixProduct(axes, a, b, (), (), (), rows=rows)
     epilogue, reductions, finals = behind(fusion, [e for e in exprs if not among(e.output, inside)], made_by)
     places = places_of(fusion, [e.output for e in made_by], epilogue)
     after = [*(e.output for e in reductions), *finals]

@@ -74,6 +74,7 @@ class MatmulProblem:
         is_swapped: rows are the axis that columns otherwise are (:attr:`~taskfuse.schedulers.config.MatmulConfig.is_swapped`).
         walks: how many times k is walked along for a tile: the elements of the summed axes beside it.
         box_of: the extents whose product is ``m``, where the rows of a tile are a box of several axes.
+        row_columns: columns of a tile that has whole rows, or whole chunks of rows, of which only results are stored; 0: tiles have any columns.
     """
 
     m: int
@@ -109,6 +110,7 @@ class MatmulProblem:
     held_by_piece: tuple[int, ...] = ()
     columns_mixed: bool = False
     has_first_rows: bool = False
+    row_columns: int = 0
 
     @property
     def shares_columns(self) -> bool:
@@ -118,7 +120,7 @@ class MatmulProblem:
     @property
     def has_few_rows(self) -> bool:
         """Whether it may be faster with its factors in the other order."""
-        return self.m < FEW_ROWS and self.m < self.n and not self.box_of
+        return self.m < FEW_ROWS and self.m < self.n and not self.box_of and not self.row_columns
 
     @property
     def orders(self) -> tuple[MatmulProblem, ...]:
@@ -392,7 +394,9 @@ def estimate(problem: MatmulProblem, config: MatmulConfig, tile: TileTime | None
     products, epilogue, bound = tile.products, tile.epilogue, tile.bound
     if config.is_pingpong:
         # products follow each other, then the last epilogue; or a warpgroup has as much to store as all others to multiply
-        turn = figures.pingpong_cycles + figures.pingpong_work * _pieces(config) * _math_cycles(problem, config)
+        # reductions of rows, which store nothing wide, hide behind the products of another warpgroup: 16384 x 32000 x 2048 takes 3.03 ms, as with stored logits
+        shown = 0 if problem.row_columns else figures.pingpong_work * _pieces(config) * _math_cycles(problem, config)
+        turn = figures.pingpong_cycles + shown
         in_turn = ceil(waves / config.warpgroups)
         total = max(multiplied * products + waves * turn + epilogue, multiplied / waves * in_turn * products + in_turn * epilogue)
     else:
@@ -428,7 +432,8 @@ def _elements(problem: MatmulProblem) -> float:
     rows = counts.rows * problem.k * (counts.row_bytes or problem.itemsize) / problem.itemsize
     columns = counts.columns * problem.walks * problem.k  # windows overlap: the cache has what they share
     if tiles is None:
-        return problem.batch * problem.m * (rows + problem.n) + matrices * problem.n * columns
+        made = problem.n // problem.row_columns if problem.row_columns else problem.n
+        return problem.batch * problem.m * (rows + made) + matrices * problem.n * columns
     stored = tiles.rows if tiles.is_scattered else problem.batch * problem.m
     return tiles.rows * rows + stored * problem.n + max(matrices, tiles.reads) * problem.n * columns
 

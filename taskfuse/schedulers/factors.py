@@ -12,7 +12,7 @@ from taskfuse.ir.contraction import MatrixAxes, axes_of_index
 from taskfuse.ir.expr import FirstValid, MathExpr, Pointwise, Read, Reduction, padded_read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, FloorDiv, and_, is_multiple, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, Facts, FloorDiv, and_, ge, is_multiple, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import reads_of, resolve, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.block_sums import SPAN
@@ -110,7 +110,7 @@ def factor(
     if last not in (row, axes.k):
         raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
     if source is not None:
-        return Operand(tv, place, read.index, True, last == axes.k, False, copy_bytes(source, facts), is_padded=True)
+        return Operand(tv, place, read.index, True, last == axes.k, _is_cut_off(fusion, tv, facts), copy_bytes(source, facts), is_padded=True)
     return Operand(tv, place, read.index, all(whole) and is_tile(read), last == axes.k, is_bulk(tv, facts), copy_bytes(tv, facts))
 
 
@@ -214,6 +214,18 @@ def padded_source(fusion: Fusion, tv: TensorView, *, whole: bool = True) -> Tens
     is_row = read.index[-1:] == (last,) and read.tensor.shape[-1] is tv.shape[-1]
     is_part = not whole and str(last) not in simplify(read.index[-1] - last, facts).free
     return read.tensor if is_copied and (is_row or is_part) and str(last) not in read.valid.free else None
+
+
+def _is_cut_off(fusion: Fusion, tv: TensorView, facts: Facts) -> bool:
+    """True if the copy engine fills a padded tensor: what does not exist lies past the end of the input."""
+    padded = padded_read(fusion.definition(tv))
+    assert padded is not None
+    read = resolve(fusion, padded)
+    for k, a in enumerate(tv.root):
+        facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
+    inside = [lt(e, n) for e, n in zip(read.index, read.tensor.shape, strict=True)]
+    starts = all(prove(ge(e, 0), facts) for e in read.index)
+    return starts and is_bulk(read.tensor, facts) and prove(read.valid, facts.with_assumption(and_(*inside)))
 
 
 def prologue_of(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:

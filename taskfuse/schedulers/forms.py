@@ -33,6 +33,7 @@ from taskfuse.schedulers.long_cascades import chunk_long_cascades
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.long_sums import chunk_long_sums
 from taskfuse.schedulers.packed_products import pack_products
+from taskfuse.schedulers.product_cascades import chunk_product_cascades
 from taskfuse.schedulers.ragged_tiles import as_rows
 from taskfuse.schedulers.roofline import bytes_of, roofline
 from taskfuse.schedulers.scatter import is_updated
@@ -106,6 +107,7 @@ class Forms:
         self._add("with short runs of rows summed last", lambda: sum_short_runs_last(fusion, extent))
         best = min(self._searches, key=lambda search: search.us, default=None)
         self._add("with walks apart", lambda: walks_apart(fusion, extent.target))
+        self._add("with rows of products in chunks", lambda: chunk_product_cascades(fusion, extent))
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
             self._add_to(self._searches[0], "with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))

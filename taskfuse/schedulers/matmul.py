@@ -53,8 +53,8 @@ def matmul(
     integers and float32, and of sums over several axes, have k. Sums are float32, of integers int32. Products of 8-bit floats
     are accumulated with fewer bits than float32, a property of Hopper. The epilogue may read more inputs (bias, residual, scales) and have
     several outputs. Reductions of its results, over rows, columns or both, may be outputs or feed more elementwise math: such a kernel ends with a
-    grid barrier. All extents are supported; operands whose rows are provably multiples of 16 bytes are loaded by TMA, others by threads, which is
-    slower: the schedule's ``explain`` says so.
+    grid barrier. It has none where a tile has whole rows, and only results of rows are stored: reductions of these may read one another. All extents are
+    supported; operands whose rows are provably multiples of 16 bytes are loaded by TMA, others by threads, which is slower: the schedule's ``explain`` says so.
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
@@ -74,12 +74,13 @@ def matmul(
     script = Script(fusion)
     ragged = ragged_tiles.find(fusion, Sizes(fusion, sizes, target))
     is_swapped = config is not None and config.is_swapped
+    columns = None if config is None else config.tile_n
     if ragged is not None:
         copy = ragged_tiles.stored_by_tiles(fusion)  # what is refused leaves the fusion as it is
-        _chosen(copy, _planned(copy, sizes, target, tf32, ragged, is_swapped=is_swapped), config)
+        _chosen(copy, _planned(copy, sizes, target, tf32, ragged, is_swapped=is_swapped, columns=columns), config)
         ragged_tiles.store_by_tiles(script)
         ragged_tiles.search_together(script)
-    plan = _planned(fusion, sizes, target, tf32, ragged, is_swapped=is_swapped)
+    plan = _planned(fusion, sizes, target, tf32, ragged, is_swapped=is_swapped, columns=columns)
     chosen, product, problem = _chosen(fusion, plan, config)
     scheduled = WarpSpecialized(script, product, chosen, across=problem.shares_columns, box=problem.box(chosen))
     scheduled.apply()
@@ -151,12 +152,19 @@ class MatmulPlan:
 
 
 def _planned(
-    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None, *, is_swapped: bool = False
+    fusion: Fusion,
+    sizes: Mapping[str, int] | None,
+    target: Target,
+    tf32: bool,
+    ragged: RaggedTiles | None,
+    *,
+    is_swapped: bool = False,
+    columns: int | None = None,
 ) -> MatmulPlan:
     """The product, and all parameters with their estimates; with its factors swapped, too, if that is asked for, may be faster, or is the only way."""
     found: list[tuple[Way, tuple[Estimate, ...]]] = []
     try:
-        found.append(_way(fusion, sizes, target, tf32, ragged))
+        found.append(_way(fusion, sizes, target, tf32, ragged, columns=columns))
     except UnsupportedError as error:
         try:
             found.append(_way(fusion, sizes, target, tf32, ragged, is_swapped=True))
@@ -187,14 +195,21 @@ def _of_both(fusion: Fusion, usual: UnsupportedError, swapped: UnsupportedError)
 
 
 def _way(
-    fusion: Fusion, sizes: Mapping[str, int] | None, target: Target, tf32: bool, ragged: RaggedTiles | None, *, is_swapped: bool = False
+    fusion: Fusion,
+    sizes: Mapping[str, int] | None,
+    target: Target,
+    tf32: bool,
+    ragged: RaggedTiles | None,
+    *,
+    is_swapped: bool = False,
+    columns: int | None = None,
 ) -> tuple[Way, tuple[Estimate, ...]]:
     """The product with its factors in one order, and its parameters.
 
     Raises:
         UnsupportedError: see :func:`matmul`; swapped, more than one product makes the tiles, or what is made of them is no tile.
     """
-    product = find(fusion, is_swapped=is_swapped)
+    product = find(fusion, is_swapped=is_swapped, columns=columns if ragged is None else 0)
     check_types(fusion, product, tf32)
     if ragged is not None and product.beside and not product.shares_steps:
         reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and a tile of ragged rows may be empty"
@@ -204,6 +219,8 @@ def _way(
     problem = replace(problem_of(fusion, product, sizes, target, None if is_swapped else ragged), is_swapped=is_swapped)
     check_wgmma(fusion, "matmul", problem.target, "tf.schedulers.mma_gemm multiplies with mma.sync")
     ranked = rank(problem)
+    if not ranked and problem.row_columns:
+        return _way(fusion, sizes, target, tf32, ragged, columns=0)
     if not ranked and (is_swapped or problem.prologue is not None):
         reason = "no tile has registers for its factor, its columns and what the epilogue reads"
         raise refuse(fusion, "matmul", reason, "compute the factor in a separate fusion")
@@ -243,6 +260,8 @@ def _notes(fusion: Fusion, product: MatrixProduct) -> tuple[str, ...]:
     notes = list(dict.fromkeys("" if operand.is_bulk else told(operand.tensor, fusion.facts()) for two in product.factors for operand in two))
     if product.reductions:
         notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: partial results of each tile in Global memory, added after a grid barrier")
+    if product.rows is not None:
+        notes.append(f"{', '.join(tv.name for tv in product.rows.reductions)}: of rows that a tile has whole, in registers; no element is stored")
     return tuple(filter(None, notes))
 
 
@@ -295,14 +314,17 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         counts = ProductCounts(results, *(len({two[side].tensor for two in product.factors}) for side in (0, 1)), offsets=offsets)
     elif product.beside:
         k += sum(extent(other.axes.extent(other.axes.k)) for other in product.beside)
-    batch = prod(extent(axes.extent(p)) for p in axes.batch)
+    width, rows_alone = n, product.rows
+    chunks = () if rows_alone is None or rows_alone.chunks is None else (rows_alone.chunks,)
+    n *= prod(extent(axes.extent(p)) for p in chunks)
+    batch = prod(extent(axes.extent(p)) for p in axes.batch if p not in chunks)
     scattered = sum(not out.is_staged and not out.is_paired for out in product.outputs)
     direct = len(product.outputs) - staged - scattered
     rows, columns = ([two[side] for two in product.factors] for side in (0, 1))
     access = _access(rows), _access(columns)
     over_columns = sum(axes.m in r.over for r in product.reductions)
     over_rows = len(product.reductions) - over_columns
-    work = _work(fusion, product.epilogue)  # conversions are part of storing a piece
+    work = _work(fusion, product.epilogue) if rows_alone is None else rows_alone.work(fusion)  # conversions are part of storing a piece
     sides, wide = len(product.sides), sum(side.is_wide for side in product.sides)
     layouts = {b.is_k_major for _, b in product.factors}
     matrices = prod(extent(e) for e in product.b.tensor.shape) // max(1, n * k)
@@ -339,6 +361,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         held_by_piece=product.held_by_piece,
         columns_mixed=len(layouts) > 1 and not product.shares_steps,
         has_first_rows=has_first_rows(fusion, product),
+        row_columns=0 if rows_alone is None else width,
     )
 
 

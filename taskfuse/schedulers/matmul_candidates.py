@@ -81,6 +81,8 @@ def candidates(problem: MatmulProblem) -> Iterator[MatmulConfig]:
     """The configurations that the model chooses from: each tile with its steps of k, stages, group and blocks."""
     room = problem.target.limits.block_shared
     for tile_m, tile_n, warpgroups, kind, cluster in _swapped_shapes(problem.n) if problem.is_swapped else SHAPES:
+        if problem.row_columns not in (0, tile_n):
+            continue
         if not (problem.fills(tile_n) or (problem.suits(tile_n) and is_unfilled(problem, tile_m, tile_n, warpgroups))):
             continue
         if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):

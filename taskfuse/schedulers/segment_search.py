@@ -23,6 +23,7 @@ from taskfuse.schedulers.auto import multiplies
 from taskfuse.schedulers.beside import GAIN, SMALL, JointPlace, fit_together, groups, is_joinable, joined, levels
 from taskfuse.schedulers.budget import Budget, Work
 from taskfuse.schedulers.candidates import Candidate, Trial, tried
+from taskfuse.schedulers.product_cascades import tile_walks
 from taskfuse.schedulers.schedule import Chosen, Config, Sizes
 from taskfuse.schedulers.segment_ways import SLACK, KnownCandidates, RowViews, Ways
 from taskfuse.schedulers.segmentation import Segmentation, SegmentStep
@@ -272,7 +273,7 @@ class Search:
 
     def _walked_together(self, segments: list[Segment]) -> list[Segment]:
         """``segments``, those of a walk as one where that is faster: no two of them need be."""
-        for walk in walks(self.fusion):
+        for walk in (*walks(self.fusion), *tile_walks(self.fusion)):
             parts = [p for p in segments if any(tv in p for tv in walk)]
             whole = frozenset[TensorView]().union(*parts)
             if len(parts) < 2 or not self.graph.is_convex({tv: p for p in segments for tv in p}, whole):

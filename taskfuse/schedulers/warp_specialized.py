@@ -43,6 +43,7 @@ from taskfuse.schedulers.prologue import Prologue
 from taskfuse.schedulers.promotion import Promotion
 from taskfuse.schedulers.reduction_epilogue import ProductReductions
 from taskfuse.schedulers.script import Recorded, Script, Spelled
+from taskfuse.schedulers.tile_rows import TileRowsSchedule
 from taskfuse.target import WARP
 
 FRAGMENT_AXES = 6
@@ -124,7 +125,10 @@ class WarpSpecialized:
             self.promotion.load()
             self.promotion.spread(self.result)
         self._contraction()
-        self._epilogue()
+        if self.rows is None:
+            self._epilogue()
+        else:
+            self._row_epilogue(self.rows)
 
     def _copies(self) -> None:
         script, fusion = self.script, self.script.fusion
@@ -135,9 +139,12 @@ class WarpSpecialized:
         rows, functions = self.sources[0][0], self.product.a.prologue
         turn = None if self.shares_rows else TURN
         self.prologue = Prologue(script, self.config, rows.tensor, rows.operand.packed, functions, self.head, turn) if functions else None
-        product = self.product = self._forked()
+        self.rows = None if self.product.rows is None else TileRowsSchedule(script, self.config, self.product.rows, self.head, turn)
+        product = self.product = self._forked() if self.rows is None else self.product
         self.result = product.axes.result
         axes = product.axes
+        if self.rows is not None:
+            self.rows.copies()
         self.beside = [other.axes.result for other in product.beside]
         self.parts = ProductReductions(script, self.config, (*axes.batch, axes.m, axes.n), self.tiles, product.reductions, product.finals)
         stored = [out.tensor for out in product.outputs]
@@ -232,22 +239,29 @@ class WarpSpecialized:
         names = [*(["wave"] if self.shares_rows else ["round", "turn"]), *(["cluster", "rank"] if self.clustered else ["block"])]
         script.comment(f"tiles: [{', '.join(names)}, m, n, k step, k]; the epilogue shares the loops over tiles, the operands those over k steps, too")
         acc = script.on(self.result)
-        batch, rank = len(axes.batch), int(self.clustered)
-        order = [*axes.batch, *axes.rows, axes.n, *axes.summed, axes.k]
+        chunks = self.by_chunks
+        batch, rank = len(axes.batch) - len(chunks), int(self.clustered)
+        order = [*(p for p in axes.batch if p not in chunks), *axes.rows, *chunks, axes.n, *axes.summed, axes.k]
         if order != sorted(order):
             acc.reorder(order)
         self._tile_rows(acc, batch)
         if self.clustered:
             acc.split(batch, config.cluster)
-        acc.split(batch + rank + 2, config.tile_n)
+        if self.rows is None:
+            acc.split(batch + rank + 2, config.tile_n)
         if self.promotion is None:
             acc.split(-1, config.tile_k)
             for _ in axes.summed:
                 acc.merge(batch + rank + 4)
         # [row of tiles, (rank,) m, column of tiles, n, k step, k] to [row, column, (rank,) m, n, k step, k]; k is that of a block if blocks are summed
         last = batch + rank + 5 + (self.promotion is None)
-        acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, last)])
-        acc.rasterize(tuple(range(batch + 2)), self.tiles).split(0, config.blocks // config.cluster)
+        if self.rows is None or chunks:
+            acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, last)])
+            acc.rasterize(tuple(range(batch + 2)), self.tiles)
+        else:  # a tile has all columns
+            for _ in range(batch):
+                acc.merge(0)
+        acc.split(0, config.blocks // config.cluster)
         if self.turn is not None and self.turn.is_dynamic:
             acc.rasterize((1,), Spelled(tiles.dynamic(), "tf.tiles.dynamic()"))
         elif self.turn is not None and self.turn.first is not const(0):
@@ -258,6 +272,8 @@ class WarpSpecialized:
         if self.clustered:
             acc.bind(self.head - 1, P.CIDx)
         self.after = [*(t for t, _ in self.sides), *self.registers, *(t for pair in self.staged for t in pair), *(t for t, _ in self.direct)]
+        if self.rows is not None:
+            self.after = self.rows.by_columns
         acc.propagate([*self.after, *self.beside], self.head + 2)
         for other in self.beside:
             script.on(other).split(-1, config.tile_k)
@@ -276,6 +292,12 @@ class WarpSpecialized:
         shared = [*self.loaded, *computed, *([self.multiplied] if self.promotion is not None else [])]
         script.parallelize_like(self.result, [*self.beside, *shared, *self.after])
         self.parts.split_off()
+
+    @property
+    def by_chunks(self) -> list[int]:
+        """The axis of the contraction whose elements are tiles side by side, where tiles have whole chunks of rows."""
+        rows = self.product.rows
+        return [] if rows is None or rows.chunks is None else [rows.chunks]
 
     def _tile_rows(self, acc: Recorded, first: int) -> None:
         """The axes of the rows, from loop axis ``first`` on, to the number of a tile and the row in it."""
@@ -416,6 +438,15 @@ class WarpSpecialized:
                 self._by_warps(out, next(o.chunk for o in self.product.outputs if o.tensor is out))
         self.parts.finish()
         self._share_loops()
+
+    def _row_epilogue(self, rows: TileRowsSchedule) -> None:
+        self.script.comment("epilogue: reductions of the rows of a tile, in the layout of the accumulators")
+        rows.spread()
+        self.after = rows.tensors
+        self.script.comment("shared loops")
+        self.script.inline_at([s.tensor for own in self.sources for s in own], self.head + 1)
+        rows.share_loops()
+        self.script.on(self.result).inline_at(self.head)
 
     def _by_warps(self, out: TensorView, chunk: int) -> None:
         """[.., m64, n] of a piece that threads store: [.., warp, rows at once, chunks, rows and chunks one after another, elements of a chunk]."""

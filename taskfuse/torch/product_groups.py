@@ -12,7 +12,8 @@ rest would be one kernel with readers of the result anyway, these read the resul
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from operator import getitem
 from typing import Final
 
@@ -28,7 +29,7 @@ from taskfuse.torch.random_states import is_state
 from taskfuse.torch.rules.attention import ATTENTION, GRADIENTS
 from taskfuse.torch.rules.reductions import PRODUCTS
 from taskfuse.torch.rules.windows import CONVOLUTIONS
-from taskfuse.torch.worth import attention_times, gradient_times, product_times
+from taskfuse.torch.worth import attention_times, gradient_times, product_times, row_times
 
 JOINED: Final = (
     dict.fromkeys(PRODUCTS, "a matrix product")
@@ -40,6 +41,12 @@ JOINED: Final = (
 
 MOST: Final = 8
 """The most nodes that follow a product."""
+
+MOST_TO_ROWS: Final = 32
+"""The most nodes between a product and a narrow value that is computed of it."""
+
+NARROW: Final = 64
+"""How many times as many elements a product has as such a value."""
 
 NEAR: Final = 1.5
 """How many times as long as by torch a group may be expected to take where it is measured."""
@@ -66,7 +73,8 @@ def product_groups(graph: Graph, plan: GraphPartition, measure: Measure | None =
             continue
         best: list[Node] = []
         gain = -math.inf
-        for group in _alone(node) if op_name(node) in (*ATTENTION, *GRADIENTS) else _around(node, plan, measure is not None):
+        is_alone = op_name(node) in (*ATTENTION, *GRADIENTS)
+        for group in _alone(node) if is_alone else [*_to_rows(node, plan, place), *_around(node, plan, measure is not None)]:
             group.sort(key=place.__getitem__)
             if any(place[group[0]] < k < place[group[-1]] for k in writes) or (best and not _is_narrower(group[-1], best[-1])):
                 continue
@@ -105,6 +113,35 @@ def _is_narrower(node: Node, other: Node) -> bool:
 
 def _alone(node: Node) -> list[list[Node]]:
     return [[node, *(u for u in node.users if u.target is getitem)]]
+
+
+def _to_rows(node: Node, plan: GraphPartition, place: Mapping[Node, int]) -> list[list[Node]]:
+    """The group of a product whose elements reductions alone need, such as the logits of a loss, up to the first narrow value that all else is computed of;
+    none if there is no such value.
+
+    Args:
+        place: of each node in the graph.
+    """
+    if op_name(node) not in PRODUCTS:
+        return []
+    group, seen = [node], {node}
+    readers = [(place[user], user) for user in node.users]
+    heapify(readers)
+    while readers and len(group) <= MOST_TO_ROWS:
+        _, reader = heappop(readers)
+        if reader in seen:
+            continue
+        if plan.kinds[reader] not in (NodeKind.MATH, NodeKind.GLUE):
+            return []
+        seen.add(reader)
+        if plan.kinds[reader] is NodeKind.MATH:
+            group.append(reader)
+            is_tensor = isinstance(reader.meta.get("val"), torch.Tensor)
+            if is_tensor and all(other in seen for _, other in readers) and elements(reader) * NARROW <= elements(node):
+                return [group]
+        for user in reader.users:
+            heappush(readers, (place[user], user))
+    return []
 
 
 def _around(node: Node, plan: GraphPartition, alone: bool) -> list[list[Node]]:
@@ -184,6 +221,8 @@ def _times(group: Sequence[Node], plan: GraphPartition) -> Times | None:
         whole = fusion(group, [last])
         alone = [fusion([n], [n]) for n in products]
         rest = None if len(products) == len(group) else fusion([n for n in group if n not in products], [last])
+        if rest is not None and elements(last) < elements(products[0]):
+            return row_times(whole, alone, rest)
         joins = _joins(last, plan)
         has_views = any(op_name(n) in CONVOLUTIONS for n in products)
         return product_times(whole, alone, rest, joins, has_views=has_views)

@@ -25,6 +25,7 @@ from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.runtime.memory_order import in_memory_order
 from taskfuse.schedule.copy import narrowed
+from taskfuse.schedule.parts import Parts
 from taskfuse.schedulers.attention import offer as attention_offer
 from taskfuse.schedulers.back_to_back import find as find_chain
 from taskfuse.schedulers.back_to_back import offer as back_to_back_offer
@@ -32,6 +33,7 @@ from taskfuse.schedulers.canonical import canonical
 from taskfuse.schedulers.long_cascades import chunks_of, walks_alone
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.matmul import offer as matmul_offer
+from taskfuse.schedulers.product_cascades import chunk_product_cascades, tile_walks
 from taskfuse.schedulers.roofline import bytes_of, instructions, products_us, roofline
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import choose_segments
@@ -166,6 +168,31 @@ def product_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion | Non
         least = roofline(ordered, Sizes(ordered, None, target)) + target.launch_us + after
         ours = None if least > theirs else _segments_us(ordered, target)
     return None if ours is None else (max(ours, rate) + after, theirs)
+
+
+@by_text
+def row_times(fusion: Fusion, products: Sequence[Fusion], rest: Fusion) -> tuple[float, float] | None:
+    """The expected times of a product and reductions of its rows that store no element of it, and of torch's product with one kernel of all the rest, in
+    microseconds; ``None`` where the product is stored.
+
+    Args:
+        fusion, products, rest: as those of :func:`product_times`.
+    """
+    target = present()
+    ordered = in_memory_order(fusion).fusion
+    extent = Sizes(ordered, None, target)
+    form = chunk_product_cascades(ordered, extent)
+    made = ordered if form is None else form.fusion
+    walks = [Parts(made).extract(walk, made.name, ()) for walk in tile_walks(made)]
+    if len(walks) != len(products):
+        return None
+    try:
+        ours = sum(matmul_offer(walk, target=target).us for walk in walks)
+    except UnsupportedError:
+        return None
+    ours += target.kernel_us(sum(passed_us(walk, walk.outputs) for walk in walks))
+    theirs = sum(max(roofline(f, own := Sizes(f, None, target)), target.kernel_us(products_us(f, own) / _reached(f, target))) for f in products)
+    return ours, theirs + target.overlap_us + roofline(rest, Sizes(rest, None, target))
 
 
 def passed_us(fusion: Fusion, tensors: Sequence[TensorView]) -> float:

@@ -86,6 +86,7 @@ STAY = {
     "a clamped index": walk("min(16*i + j, N - 1) <= M"),
     "equal": walk("i + j == N"),
     "with a barrier": walk("j < N").replace("        b[j]", "        SYNC warp\n        b[j]"),
+    "a reduction": walk("16*i + j < N").rstrip("\n") + "\n        b[0] = add(b[0], b[j])\n",
     "nothing is chosen": walk("j < N").replace("a[j] if j < N, otherwise 0.0", "otherwise a[j]"),
 }
 

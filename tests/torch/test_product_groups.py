@@ -52,6 +52,26 @@ def test_a_norm_reads_16_bit_floats(extents: tuple[int, int, int], has_residual:
     assert [names(g) for g in found.groups] == expected
 
 
+def test_a_loss_of_logits_is_computed_with_their_product() -> None:
+    """Up to what is chosen of each row: nothing else needs logits. Where they are returned, or no tile has whole rows of them, they are torch's."""
+
+    def loss(x: Any, w: Any, target: Any) -> Any:
+        return losses(F.linear(x, w).float(), target)
+
+    def with_logits(x: Any, w: Any, target: Any) -> Any:
+        logits = F.linear(x, w).float()
+        return losses(logits, target), logits
+
+    def losses(logits: Any, target: Any) -> Any:
+        return torch.logsumexp(logits, 1) - logits.gather(1, target[:, None])[:, 0]
+
+    x, w, target = torch.empty((4096, 4096), dtype=torch.bfloat16), torch.empty((128256, 4096), dtype=torch.bfloat16), torch.empty(4096, dtype=torch.int64)
+    (group,) = plan(loss, x, w, target).groups
+    assert names(group) == ["mm", "_to_copy", "logsumexp", "gather", "sub"]
+    assert not plan(with_logits, x, w, target).groups
+    assert not plan(loss, x, w[:100], target).groups
+
+
 def last(*shape: int) -> Any:
     """The same, channels last."""
     return half(*shape).to(memory_format=torch.channels_last)

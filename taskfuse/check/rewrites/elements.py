@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from taskfuse.check.constraints import Constraints
 from taskfuse.check.linear import Linear
 from taskfuse.check.ranges import Ranges, nonnegative_form
+from taskfuse.check.rewrites.chosen_terms import compared_with, term_of
 from taskfuse.check.rewrites.gathers import FoundPlace, choice_of, found_element
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, condition_of, each_case, follows, integer, points
 from taskfuse.ir.expr import is_same_number
@@ -178,6 +179,12 @@ class ElementPairs:
     def _found(self, a: At, rule: Find, b: At, facts: Facts) -> None:
         """Compare an element that is found with a choice between something and 0."""
         assert isinstance(a.operand, Access)
+        match b.side.defined(b.operand):
+            case Definition(rule=Reduce() as summed) as d:
+                self._chosen_term(a, rule, b, d, summed, facts)
+                return
+            case _:
+                pass
         chosen = choice_of(b)
         self._require(chosen is not None, f"{shown(a)} was found, and {shown(b)} is there")
         assert chosen is not None
@@ -198,6 +205,28 @@ class ElementPairs:
         self._places.append(FoundPlace(values, extents, tuple(at)))
         try:
             self.check(found_element(a, rule, tuple(at)), chosen.value, facts)
+        finally:
+            self._places.pop()
+
+    def _chosen_term(self, a: At, rule: Find, b: At, d: Definition, summed: Reduce, facts: Facts) -> None:
+        """Compare an element that is found with a sum of which one term is chosen (:mod:`taskfuse.check.rewrites.chosen_terms`)."""
+        assert isinstance(a.operand, Access)
+        self._require(len(rule.values) == 1, f"{shown(a)} was found at several integers")
+        value, n = a.side.at(rule.values[0], points(a.operand.index)), substitute(rule.extents[0], points(a.operand.index))
+        is_value, w, dtype = self._is_value(facts), self.symbol(), a.side.dtype(value.operand)
+        j, of_terms = self.fresh(n, facts)
+        of_terms = of_terms.with_range(w.name, int(dtype.min_value), int(dtype.max_value))
+        cond = term_of(b, d, summed, j, n).cond
+        for case, place in ((and_(ge(w, 0), lt(w, n)), w), (and_(ge(w, -n), lt(w, 0)), w + n), (ge(w, n), None), (lt(w, -n), None)):
+            if follows(not_(case), of_terms):
+                continue
+            for at, inside in compared_with(cond, j, lambda at: w if is_value(value, at) else None, of_terms.with_assumption(case)):
+                is_there = holds(eq(at, place), inside) if place is not None else holds(lt(at, 0), inside) or holds(ge(at, n), inside)
+                self._require(is_there, f"the term of {shown(b)} that is chosen is not the one that was found")
+        v, inside = self.fresh(n, facts)
+        self._places.append(FoundPlace((value,), (n,), (v,)))
+        try:
+            self.check(found_element(a, rule, (v,)), term_of(b, d, summed, v, n).value, inside)
         finally:
             self._places.pop()
 
