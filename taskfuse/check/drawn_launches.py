@@ -53,7 +53,8 @@ def _drawn(table: TensorParam, symbols: Mapping[str, int]) -> NDArray[np.int64]:
 
 
 def drawn_extents(kernel: Kernel) -> Iterator[dict[str, int]]:
-    """Extents to try, within the known facts: small ones; each alone large, for many trips in few blocks; all of equal size."""
+    """Extents to try, within the known facts: small ones; each alone large, for many trips in few blocks; all of equal size. None of which an argument would
+    have a negative one, as ``N - K`` may be: there is no such call."""
     seen: set[tuple[int, ...]] = set()
     count = len(kernel.extents)
     wanted = [[2 + k for k in range(count)]]
@@ -63,7 +64,8 @@ def drawn_extents(kernel: Kernel) -> Iterator[dict[str, int]]:
         extents = nearest(kernel.extents, {e.name: value for value, e in zip(values, kernel.extents, strict=True)})
         if extents is not None and tuple(extents.values()) not in seen:
             seen.add(tuple(extents.values()))
-            yield extents
+            if all(evaluate(e, extents) >= 0 for p in (*kernel.inputs, *kernel.outputs) for e in p.shape):
+                yield extents
 
 
 def drawn_values(extents: Sequence[int], *, entirely: bool = False, lanes: int = 1) -> NDArray[np.int64]:

@@ -293,6 +293,10 @@ def cast_tensor(x: TensorView, dtype: DType) -> TensorView:
     return define_pointwise(x.fusion, ELEMENTWISE["cast"], x.shape, (broadcast_read(x, x.shape),), dtype)
 
 
+COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+"""Comparisons, each with the one that holds if it does with its operands exchanged."""
+
+
 def pointwise(op: Elementwise, operands: Sequence[Value]) -> TensorView:
     """Promote, broadcast and apply ``op``.
 
@@ -303,6 +307,9 @@ def pointwise(op: Elementwise, operands: Sequence[Value]) -> TensorView:
     """
     operands = [cast("Value", plain(x)) for x in operands]
     fusion = common_fusion(op.name, operands)
+    if op.name in COMPARISONS and [x.dtype for x in operands if isinstance(x, TensorView)] in ([int64, uint64], [uint64, int64]):
+        with fusion.call():
+            return _of_integers(op.name, *operands)
     selectors = 1 if op.rule is DTypeRule.SELECT else 0
     dtype = operand_dtype(op, operands[selectors:])
     wanted = [bool_] * selectors + [dtype] * (len(operands) - selectors)
@@ -311,6 +318,16 @@ def pointwise(op: Elementwise, operands: Sequence[Value]) -> TensorView:
     with fusion.call():
         built = [_operand(x, d, shape) for x, d in zip(checked, wanted, strict=True)]
         return define_pointwise(fusion, op, shape, built, result_dtype(op, dtype))
+
+
+def _of_integers(name: str, a: Value, b: Value) -> TensorView:
+    """A comparison of int64 with uint64. No dtype holds all numbers of both: the signed one is compared as uint64 unless it is negative, which decides."""
+    assert isinstance(a, TensorView)
+    assert isinstance(b, TensorView)
+    if a.dtype is uint64:
+        return _of_integers(COMPARISONS[name], b, a)
+    same = elementwise(name, cast_tensor(a, uint64), b)
+    return elementwise("logical_or", elementwise("lt", a, 0), same) if name in ("ne", "lt", "le") else elementwise("logical_and", elementwise("ge", a, 0), same)
 
 
 def elementwise(name: str, *operands: Value) -> TensorView:

@@ -63,8 +63,8 @@ def ordered(op: str, keys: TensorView, first: int | None = None) -> TensorView:
 
 
 def counted_elements(keys: TensorView) -> int:
-    """How many elements of a row are ordered by counting: a power of two."""
-    found, total = BLOCK, prod(e.value if isinstance(e, Const) else COMPARED for e in keys.shape)
+    """How many elements of a row are ordered by counting: a power of two. A tensor without elements counts as one element."""
+    found, total = BLOCK, max(1, prod(e.value if isinstance(e, Const) else COMPARED for e in keys.shape))
     while total * found <= COMPARED:
         found *= 2
     return found

@@ -237,24 +237,31 @@ def _extended(x: TensorView, pairs: Sequence[tuple[Expr, Expr]], kind: PadMode) 
     facts = x.fusion.facts()
     with x.fusion.call():
         for d, (before, after) in enumerate(pairs):
-            n = x.shape[d]
+            n, widths = x.shape[d], [width for width in (before, after) if width is not ZERO]
             has = {PadMode.EDGE: ONE, PadMode.REFLECT: n - 1, PadMode.SYMMETRIC: n, PadMode.WRAP: n}[kind]
-            for width in (before, after):
-                enough = prove(le(1, n), facts) or width is ZERO if kind is PadMode.EDGE else prove(le(width, has), facts)
-                if not enough:
+            for width in widths:
+                if not prove(le(1, n) if kind is PadMode.EDGE else le(width, has), facts):
                     what = f"{width} elements of dimension {d} of {described(x)}, which has {n}"
                     raise shape_error("pad", f"mode {kind.value!r} cannot give {what}", facts_help(x) or "pad several times")
-            match kind:
-                case PadMode.WRAP:
-                    first, last = _sliced(x, d, n - before, n), _sliced(x, d, ZERO, after)
-                case PadMode.EDGE:
-                    first, last = (_stretched(_sliced(x, d, at, at + 1), d, width) for at, width in ((ZERO, before), (n - 1, after)))
-                case _:
-                    off = ONE if kind is PadMode.REFLECT else ZERO
-                    first, last = flip(_sliced(x, d, off, before + off), d), flip(_sliced(x, d, n - after - off, n - off), d)
-            parts = [part for part, width in ((first, before), (x, ONE), (last, after)) if width is not ZERO]
-            x = cat(parts, d) if len(parts) > 1 else x
+            first = [] if before is ZERO else [_border(x, d, kind, before, is_before=True)]
+            last = [] if after is ZERO else [_border(x, d, kind, after, is_before=False)]
+            x = cat([*first, x, *last], d) if widths else x
         return x
+
+
+def _border(x: TensorView, d: int, kind: PadMode, width: Expr, *, is_before: bool) -> TensorView:
+    """The ``width`` elements that ``kind`` puts before ``x``, or after it, along dimension ``d``."""
+    n = x.shape[d]
+    match kind:
+        case PadMode.WRAP:
+            return _sliced(x, d, n - width, n) if is_before else _sliced(x, d, ZERO, width)
+        case PadMode.EDGE:
+            at = ZERO if is_before else n - 1
+            return _stretched(_sliced(x, d, at, at + 1), d, width)
+        case _:
+            off = ONE if kind is PadMode.REFLECT else ZERO
+            start = off if is_before else n - width - off
+            return flip(_sliced(x, d, start, start + width), d)
 
 
 def _sliced(x: TensorView, d: int, start: Expr, stop: Expr) -> TensorView:

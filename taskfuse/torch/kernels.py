@@ -106,12 +106,13 @@ class Compiled:
         arrays = [array(x) for x in args[:count]]
         numbers = [x.item() for x in args[count : count + self.numbers]]
         rest = args[count + self.numbers :]
-        if self.executable is not None:
-            return self._kept(args, map(tensor, self.executable(*arrays, *numbers, *rest)))
         if self._fusion is None:
             self._fusion = parse_fusion(self.text)
-        with np.errstate(all="ignore"):
-            made = self._fusion.evaluate(*arrays, *numbers, *rest)
+        if self.executable is not None:
+            made = self.executable(*arrays, *numbers, *rest)
+        else:
+            with np.errstate(all="ignore"):
+                made = self._fusion.evaluate(*arrays, *numbers, *rest)
         extents = bind_shapes(self._fusion, [x.shape for x in arrays], args[len(args) - len(self._fusion.integers) :])
         strides = [None if r.strides is None else [int(evaluate(s, extents)) for s in r.strides] for r in self._fusion.results]
         return self._kept(args, (_laid(tensor(y), wanted) for y, wanted in zip(made, strides, strict=True)))

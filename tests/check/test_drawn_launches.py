@@ -9,6 +9,7 @@ import pytest
 from taskfuse.check.drawn_launches import LARGE, MOST, ROW, SAMPLES, drawn_extents, drawn_tables, drawn_values
 from taskfuse.check.refuted import TooLarge
 from taskfuse.kir import parse_kernel
+from taskfuse.reports.certificate import Verdict
 
 TEXT = (Path(__file__).parent.parent / "kernels" / "segment_sum.kir").read_text(encoding="utf-8")
 
@@ -49,3 +50,11 @@ def test_few_values_are_all_drawn_and_of_many_the_first_and_the_last() -> None:
     assert len(drawn_values([1000], entirely=True)) == 1000
     with pytest.raises(TooLarge):
         drawn_values([1000], entirely=True, lanes=MOST)
+
+
+def test_no_argument_has_a_negative_extent() -> None:
+    head = "KERNEL k(x: float32[N - K], N: integer, K: integer) -> (y: float32[N - K])\n"
+    text = f"{head}  DIM N, K\n  GRID (1, 1, 1)  BLOCK (1, 1, 1)\n\nFOR i in 0..N - K:\n  y[i] = exp(x[i])\n"
+    kernel = parse_kernel(text)
+    assert all(e["N"] >= e["K"] for e in drawn_extents(kernel))
+    assert kernel.verify().verdict is Verdict.OUTSIDE  # of calls with given extents it is proved

@@ -277,3 +277,12 @@ def test_bits_of_floats() -> None:
         assert message(lambda: tf.float_of_bits(x)) == (
             "float_of_bits: needs the bits of a float, uint32 or uint64: x (int32)\nhelp: cast to one of them first"
         )
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_integers_of_64_bits_are_compared_exactly(name: str) -> None:
+    signed, unsigned = np.array([2**53, 2**53 + 1, -1, -(2**63), 0, 2**63 - 1], np.int64), np.array([0, 2**53, 2**53 + 1, 2**63, 2**64 - 1], np.uint64)
+    compare = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}[name]
+    a, b = signed[:, None], unsigned
+    np.testing.assert_array_equal(evaluated(getattr(tf, name), a, b), compare(a, b))
+    np.testing.assert_array_equal(evaluated(getattr(tf, name), b, a), compare(b, a))

@@ -63,3 +63,8 @@ def test_few_elements_of_64_bits_are_ordered_in_three_kernels() -> None:
     run = tf.compile(fusion, backend="sim", target="H200", cache=False)
     assert len(run.kernels) == 3
     assert all(certificate.is_proved for certificate in run.certificates)
+
+
+def test_rows_of_tensors_without_elements() -> None:
+    assert evaluated(lambda a: tf.sort(a, 0), np.zeros((3, 0), np.float32)).shape == (3, 0)
+    assert evaluated(lambda a: tf.argsort(a), np.zeros((0, 700), np.int64)).shape == (0, 700)

@@ -150,3 +150,11 @@ def test_negative_widths_take_elements_away() -> None:
     np.testing.assert_array_equal(found, np.pad(x[:2, 1:, :2], [(0, 0), (0, 0), (2, 0)], constant_values=7))
     found = evaluated(lambda a: tf.pad(a, [(0, 0), (-1, 2), (1, -2)], mode="edge"), x, shapes=[["A", tf.dim("B", min=2), tf.dim("C", min=4)]])
     np.testing.assert_array_equal(found, np.pad(x[:, 1:, :3], [(0, 0), (0, 2), (1, 0)], mode="edge"))
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric", "wrap"])
+def test_modes_leave_dimensions_without_widths_alone(mode: Any) -> None:
+    for rows in (0, 2):
+        x = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3)
+        found = evaluated(lambda a: tf.pad(a, [(0, 0), (1, 0)], mode=mode), x, shapes=[[tf.dim("N", min=0), 3]])
+        np.testing.assert_array_equal(found, np.pad(x, [(0, 0), (1, 0)], mode=mode))

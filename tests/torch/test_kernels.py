@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 import taskfuse as tf
 from taskfuse.errors import InputError
 from taskfuse.torch.kernels import Compiled, array, tensor
-from taskfuse.torch.settings import Settings
+from taskfuse.torch.settings import Run, Settings
 from tests.torch.graphs import check, report
 from tests.torch.launches import Watched, launches
 
@@ -34,8 +34,10 @@ def test_kernels_run_in_the_simulator() -> None:
     assert run.kernels
 
 
-def test_strides_of_results() -> None:
-    check(lambda x: (x.t().exp() + 1, (x.exp() + 1).t()), torch.randn(3, 4))
+@pytest.mark.parametrize("run", ["reference", "simulator"])
+def test_strides_of_results(run: Run) -> None:
+    settings = Settings(strict=True, run=run, cache=False)
+    check(lambda x: (x.t().exp() + 1, (x.exp() + 1).t()), torch.randn(3, 4), settings=settings)
 
 
 def test_tensors_of_other_dtypes_than_torch_said_are_converted() -> None:
