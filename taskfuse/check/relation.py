@@ -82,13 +82,11 @@ class Relation:
         if enough is not None and self.equal >= enough:
             return
         unsolved = [n for n in (*THREAD_NAMES, *BLOCK_NAMES) if n not in self.equal]
-        if a.buffer == b.buffer:
+        equations: list[tuple[Expr, Expr]] = []
+        if a.buffer == b.buffer:  # a tile of a group of at least one is that of a group of one, for instance, where loops say that there is one
             left, right = (partial(simplify, facts=context.facts) for context in (self.a, self.b))
-            equations = [(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None]
-            simpler = [(left(x), right(y)) for x, y in equations]  # a tile of a group of at least one, for instance, where loops say that there is one
-            equations = composed(list(dict.fromkeys([*equations, *simpler])), left, right)
-        else:
-            equations = []
+            given = [(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None]
+            equations = composed(list(dict.fromkeys([*given, *((left(x), right(y)) for x, y in given)])), left, right)
         if enough is not None:  # what may tell it soonest first
             missing = enough - self.equal
             equations.sort(key=lambda equation: equation[0].free.isdisjoint(missing))
