@@ -340,8 +340,10 @@ def find_read_parts(index_maps: IndexMaps) -> dict[TensorView, ReadPart]:
         condition = condition_of_reads(fusion, tv, assembled=True)
         if condition is None or loop is None or not (loop in index_maps.ends or (not _is_chosen(fusion, tv) and index_maps.grid_stride.is_emptied(loop))):
             continue
-        around = path[: loop.depth]
-        members = {x: _read_part(x, condition, around, atom.lanes, index_maps) for x in (tv, *_passing(fusion, tv))}
+        around, passed = path[: loop.depth], _passing(fusion, tv)
+        if not passed.keys() <= index_maps.shared_loops.path.keys():
+            continue
+        members = {x: _read_part(x, condition, around, atom.lanes, index_maps) for x in (tv, *passed)}
         at = {x: _of_hardware(part.at(index_maps.reading(x).values, index_maps.reading(x).facts), x, index_maps) for x, part in members.items()}
         if at[tv] and all(prove(c, index_maps.outer_facts.with_assumption(and_(*conditions))) for conditions in at.values() for c in at[tv]):
             found |= members
