@@ -75,6 +75,7 @@ class MatmulProblem:
         walks: how many times k is walked along for a tile: the elements of the summed axes beside it.
         box_of: the extents whose product is ``m``, where the rows of a tile are a box of several axes.
         row_columns: columns of a tile that has whole rows, or whole chunks of rows, of which only results are stored; 0: tiles have any columns.
+        has_masked_end: the last of these chunks has fewer elements, so that all tiles choose between elements and constants.
     """
 
     m: int
@@ -111,6 +112,7 @@ class MatmulProblem:
     columns_mixed: bool = False
     has_first_rows: bool = False
     row_columns: int = 0
+    has_masked_end: bool = False
 
     @property
     def shares_columns(self) -> bool:

@@ -362,6 +362,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         columns_mixed=len(layouts) > 1 and not product.shares_steps,
         has_first_rows=has_first_rows(fusion, product),
         row_columns=0 if rows_alone is None else width,
+        has_masked_end=rows_alone is not None and product.b.is_padded,
     )
 
 
