@@ -38,7 +38,7 @@ def test_right(name: str, sizes: tuple[int, int] | None) -> None:
     [
         ((2,), 1000, 4000, 128, False, AttentionConfig(2, 192, 2, blocks=132, query_stages=2, staged=2, is_pipelined=True)),
         ((3,), 1024, 1024, 128, True, AttentionConfig(2, 128, 2, blocks=132, query_stages=2, is_pipelined=True)),
-        ((2, 2), 777, 512, 256, False, AttentionConfig(2, 128, 2, cluster=2, blocks=132)),
+        ((4, 8), 777, 512, 256, False, AttentionConfig(2, 96, 2, cluster=2, blocks=132)),
         ((2, 8), 512, 528, 64, False, None),
     ],
 )
