@@ -196,7 +196,7 @@ class _Search:
 
     def _tighten(self, form: Expr) -> Expr:
         """The largest form that is not negative for the same integers."""
-        terms, constant = linear_parts(form)
+        terms, constant = linear_parts(form := self._without_rest(form))
         step = gcd(*(k * divisor(t, self.facts) for t, k in terms)) if terms else 0
         if step <= 1:
             return form
@@ -204,10 +204,20 @@ class _Search:
         common = gcd(*(k for _, k in terms))
         return form if common == 1 else linear(((t, k // common) for t, k in terms), linear_parts(form)[1] // common)
 
+    def _without_rest(self, form: Expr) -> Expr:
+        """The form without terms that decide nothing: beside multiples of a number they never reach the next one, as ``y % 16`` in ``63 - 16*x - y % 16``."""
+        terms, constant = linear_parts(form)
+        for step in sorted({abs(k) for _, k in terms if abs(k) > 1}, reverse=True):
+            rest = [(t, k) for t, k in terms if k % step]
+            lo, hi = interval(linear(rest, constant), self.facts) if rest else (None, None)
+            if lo is not None and hi is not None and lo // step == hi // step:
+                return linear([(t, k) for t, k in terms if not k % step], lo // step * step)
+        return form
+
     def _assume(self, form: Expr, assumptions: int) -> bool:
         """Adds the multiple of an assumed form that cancels one of the terms."""
         terms = dict(linear_parts(form)[0])
-        for assumed in self.facts.forms:
+        for assumed in [form for known in self.facts.forms for form in dict.fromkeys((known, self._without_rest(known)))]:
             for term, k in linear_parts(assumed)[0]:
                 mine = terms.get(term)
                 if mine is not None and mine * k > 0:

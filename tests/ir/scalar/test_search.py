@@ -62,6 +62,8 @@ HEIGHT = "min(8, M - 8*(m//(8*N)))"
         ("x < 3 && y < 3", Facts().with_assumption(not_(or_(ge(x, 3), ge(y, 3))))),
         ("(i0 < S)*2 <= 2", Facts()),
         ("i0 < 0", nest(i0=(0, -1))),
+        ("16*(x//16) + 160*y + 8*(x//2 % 2) + 2*(x//4 % 4) + x % 2 < 4096", nest(x=(0, 31), y=(0, 99)).with_assumption(lt(x + 160 * y, 4096))),
+        ("16*(x//16) + 32*y + 2*(x//4 % 4) + x % 2 < 80", nest(x=(0, 31), y=(0, 99)).with_assumption(lt(x + 32 * y, 80))),
     ],
 )
 def test_prove(text: str, facts: Facts) -> None:
@@ -82,6 +84,7 @@ def test_prove(text: str, facts: Facts) -> None:
         ("S >= 1", DIMS),
         ("S >= 1", nest(i0=(0, S - 1))),  # says nothing outside the loop over i0
         ("x == y", Facts().with_assumption(le(x, y))),
+        ("16*(x//16) + 32*y + 8*(x//2 % 2) + 2*(x//4 % 4) + x % 2 < 85", nest(x=(0, 31), y=(0, 99)).with_assumption(lt(x + 32 * y, 85))),
     ],
 )
 def test_prove_claims_no_more_than_holds(text: str, facts: Facts) -> None:
