@@ -9,7 +9,7 @@ recognised by its position in a pattern.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.term_bounds import bounds_of
 
 FINITE = frozenset(
     {"copy", "neg", "abs", "add", "sub", "minimum", "maximum", "where", "isfinite", "isinf", "isnan", "eq", "ne", "lt", "le", "gt", "ge", "sin", "cos"}
@@ -93,8 +94,19 @@ class Repairs:
         found = [self.of_operand(o) for o in operands]
         known = [f for f in found if f is not None]
         repair = _of_function(expr.op.name, operands, known) if len(known) == len(found) else None
+        if repair is None and (same := self._unchanged(expr.op.name, operands)) is not None:
+            return found[same]
         alone = self._alone(tv) if repair is None else None
         return repair if alone is None else self._of_function_alone(alone)
+
+    def _unchanged(self, name: str, operands: Sequence[Operand]) -> int | None:
+        """The operand of a clamp that lies in its range whatever the maximum is, so that it is the result."""
+        if name not in ("minimum", "maximum"):
+            return None
+        a, b = (bounds_of(self.fusion, o, self.reduction) for o in operands)
+        if name == "maximum":
+            a, b = (-a[1], -a[0]), (-b[1], -b[0])
+        return 0 if a[1] <= b[0] else 1 if b[1] <= a[0] else None
 
     def _of_function_alone(self, value: Value) -> Repair | None:
         """The repair of what is a function of the reduction alone: its own difference, or quotient. A sum is put off as if it were 1, so it must be a

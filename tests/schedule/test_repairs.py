@@ -78,6 +78,36 @@ def test_terms_without_a_factor(name: str) -> None:
     assert repair is None or repair.factor is None
 
 
+CLAMPS: dict[str, tuple[Term, bool]] = {
+    "range": (lambda x, m: tf.maximum(tf.minimum(tf.exp(x - m), 448.0), -448.0), True),
+    "shifted": (lambda x, m: tf.minimum(tf.exp2(x - (m - 8.0)), 256.0), True),
+    "shifted twice": (lambda x, m: tf.minimum(448.0, tf.exp2(x - (m - 4.0) + 4.0) * 1.5), True),
+    "below the greatest": (lambda x, m: tf.minimum(tf.exp2(x - (m - 8.0)), 255.0), False),
+    "above the least": (lambda x, m: tf.maximum(tf.exp(x - m), 0.1), False),
+    "of others": (lambda x, m: tf.minimum(tf.exp(x * 2.0 - m), 448.0), False),
+    "from the other side": (lambda x, m: tf.minimum(tf.exp(m - x), 448.0), False),
+}
+
+
+@pytest.mark.parametrize("name", CLAMPS)
+def test_a_clamp_that_changes_no_term_of_a_softmax(name: str) -> None:
+    """Terms of what a maximum has taken in lie below it, so that a clamp to a range may be the term itself."""
+    term, is_known = CLAMPS[name]
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor(["M", "N"])
+        top = tf.max(x, axis=1)
+        found = Repairs(fusion, top).of(term(x, tf.expand_dims(top, 1)))
+    assert (found is not None and found.factor is not None) is is_known
+
+
+def test_the_maximum_of_other_rows_bounds_nothing() -> None:
+    with tf.Fusion() as fusion:
+        x = tf.define_tensor([8, 8])
+        top = tf.max(x, axis=1)
+        found = Repairs(fusion, top).of(tf.minimum(tf.exp(x - top), 448.0))
+    assert found is None
+
+
 def test_a_function_that_is_no_factor_of_a_sum_of_one() -> None:
     """A sum is put off as if it were 1, where a logarithm is 0."""
     with tf.Fusion() as fusion:

@@ -16,6 +16,8 @@ from fractions import Fraction
 from math import isfinite
 from typing import NamedTuple
 
+import numpy as np
+
 from taskfuse.check.rewrites.elements import ElementPairs, shown
 from taskfuse.check.rewrites.images import compare_parts
 from taskfuse.check.rewrites.linear_forms import Guard, LinearForm, LinearForms, is_one, number, reference, rounds
@@ -37,6 +39,8 @@ BASES = (ELEMENTWISE["exp"], ELEMENTWISE["exp2"])
 MOST = 64
 """The most parts of one sum."""
 ONE = Fraction(1)
+LARGEST = 88
+"""The greatest constant of an exponent that is looked at: exponentials of greater ones are no numbers of float32."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -292,8 +296,9 @@ class WeightedSums:
                 made = (*self.terms(a, facts), *self._negated(b, facts))
             case (("exp" | "exp2"), [a]):
                 made = tuple(self._exponentials(rule.op, a, facts))
-            case "minimum", [a, b]:
-                made = self._clipped(a, b, facts) or self._clipped(b, a, facts)
+            case ("minimum" | "maximum") as name, [a, b]:
+                clipped = self._clipped if name == "minimum" else self._lifted
+                made = clipped(a, b, facts) or clipped(b, a, facts)
             case _, [condition, value, other] if rule.op.rule is DTypeRule.SELECT:
                 made = self._chosen(condition, value, other, facts)
             case _:
@@ -340,20 +345,39 @@ class WeightedSums:
         return found[0], base, form
 
     def _clipped(self, at: At, bound: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
-        """An exponential that is at most 1, and so less than a bound: where its references are finite."""
-        most = number(bound)
-        found = self._exponential(at, facts) if most is not None and most >= 1 else None
-        if found is None:
+        """An exponential, or 0, that is not above a bound: of what is not above a reference, where that is finite, relative to it, plus a constant."""
+        most, found = number(bound), self.terms(at, facts)
+        alone = self._exponential_or_zero(found) if most is not None and most >= 0 else None
+        if alone is None or most is None:
             return None
-        term, _, form = found
-        if form.constant > 0 or len(form.terms) != 2:
+        term, base, form = alone
+        if form.constant > LARGEST or base.function(np.float64(form.constant)) > most:
             return None
-        (a, q), (b, p) = form.terms
-        combine = reference(a)
-        if q != -p or combine is None or combine is not reference(b):
+        inside = assuming(facts, term.conditions)
+        for high, q in form.terms:
+            combine = reference(high)
+            if combine is not None and (q < 0) == (combine is COMBINES["maximum"]):
+                low = LinearForm(tuple(pair for pair in form.terms if pair[0] != high)).times(-1 / q)
+                if self.forms.is_bounded(low, high, inside):
+                    return found
+        return None
+
+    def _lifted(self, at: At, bound: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
+        """An exponential, or 0, that is not below a bound, which is not above 0."""
+        least, found = number(bound), self.terms(at, facts)
+        return found if least is not None and least <= 0 and self._exponential_or_zero(found) is not None else None
+
+    @staticmethod
+    def _exponential_or_zero(found: Sequence[WeightedTerms]) -> tuple[WeightedTerms, Elementwise, LinearForm] | None:
+        """The one exponential among terms that are 0 but for it, which has conditions; ``None``: they are others."""
+        there = [t for t in found if t.monomial.coefficient]
+        if len(there) != 1 or any(t.monomial.factors or t.monomial.products or t.variables for t in found):
             return None
-        low, high = (a, b) if (q > 0) == (combine is COMBINES["maximum"]) else (b, a)
-        return (term,) if self.forms.is_bounded(LinearForm(((low, ONE),)), high, facts) else None
+        (term,) = there
+        if not term.monomial.is_exponential or len(term.monomial.exponents) != 1:
+            return None
+        ((base, form),) = term.monomial.exponents.items()
+        return term, base, form
 
     def _chosen(self, condition: At, value: At, other: At, facts: Facts) -> tuple[WeightedTerms, ...] | None:
         """A choice: 1 where two numbers are equal, and an exponential of a multiple of their difference, which is 1 there; or one that references decide."""
@@ -541,8 +565,11 @@ class WeightedSums:
             if len(references) != 1:
                 continue
             ((at, q),) = references
-            rest = LinearForm(tuple(pair for pair in form.terms if pair[0] != at), form.constant).times(-1 / q)
-            if (q < 0) == (reference(guard.at) is COMBINES["maximum"]) and self.forms.is_bounded(rest, guard.at, inside):
+            others = tuple(pair for pair in form.terms if pair[0] != at)
+            if (q < 0) != (reference(guard.at) is COMBINES["maximum"]):
+                continue
+            constants = dict.fromkeys((form.constant, Fraction(0)))  # whatever is added to an infinity
+            if any(self.forms.is_bounded(LinearForm(others, c).times(-1 / q), guard.at, inside) for c in constants):
                 return True
         return False
 

@@ -52,6 +52,41 @@ def test_attention_is_proved(walk: str, extent: int | str, dtype: tf.DType) -> N
     assert is_proved(rewritings(attention(walk, extent, dtype)))
 
 
+@cache
+def quantized(walk: str, shift: float, most: float, is_causal: bool) -> Kernel:
+    """Softmax times V, with exponentials that are scaled, clamped and rounded to 8 bits. What is clamped too early is not refused here."""
+
+    def build(f: tf.Fusion) -> None:
+        q, k, v = (tf.define_tensor([n, 8], dtype=tf.float8_e4m3, name=name) for n, name in (("M", "q"), ("N", "k"), ("N", "v")))
+        scores = tf.matmul(q, k.T, dtype=tf.float32) * 0.125
+        if is_causal:
+            scores = tf.where(tf.iota(["M", "N"], 1) <= tf.iota(["M", "N"], 0), scores, -float("inf"))
+        top = tf.max(scores, axis=1)
+        p = tf.exp2(scores - (tf.expand_dims(top, 1) - shift))
+        total = tf.sum(p, axis=1)
+        out = tf.matmul(tf.cast(tf.maximum(tf.minimum(p, most), -448.0), tf.float8_e4m3), v, dtype=tf.float32)
+        f.add_output(out / tf.expand_dims(total, 1))
+        WALKS[walk]([top, total, out])
+
+    return rewritten(build)
+
+
+@pytest.mark.parametrize(("walk", "is_causal"), [("chunks", False), ("chunks", True), ("parts", True), ("chunks side by side", False)])
+def test_clamped_exponentials_are_proved(walk: str, is_causal: bool) -> None:
+    assert is_proved(rewritings(quantized(walk, 8.0, 448.0, is_causal)))
+
+
+def test_exponentials_that_a_clamp_changes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    import taskfuse.schedule.repairs as module
+
+    def nothing(*_: object) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    monkeypatch.setattr(module, "bounds_of", nothing)  # cascade takes any clamp for one that changes nothing
+    assert not is_proved(rewritings(quantized("chunks", 8.0, 255.0, is_causal=False)))
+    assert not is_proved(rewritings(quantized("chunks", 9.0, 448.0, is_causal=True)))
+
+
 @pytest.mark.parametrize(("walk", "extent"), in_turn(tuple(WALKS), ("N", 128)))
 def test_causal_attention_is_proved(walk: str, extent: int | str) -> None:
     """Chunks that are masked have no maximum."""
