@@ -9,9 +9,11 @@ spills registers, is left out.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +24,8 @@ import taskfuse as tf
 from taskfuse.errors import TaskfuseError
 
 F = torch.nn.functional
+SCALE = 256
+"""What exponentials of 8 bits are multiplied by: so they are normal numbers down to 2**-14."""
 ROWS = 128
 """Rows of the first head that are compared with float64."""
 
@@ -35,6 +39,8 @@ class Case:
         groups: heads of the query for each head of keys.
         has_bytes: queries and keys are 8-bit floats, with a scale for each head, of which torch multiplies copies in bfloat16.
         columns: elements of a value; 0: as many as of a key.
+        has_byte_values: all are 8-bit floats, and so are exponentials, times 256; ``tf.compile`` packs the values. Beside it stands the case in bfloat16, and
+            the error may be twice that of exponentials in 8 bits.
     """
 
     name: str
@@ -47,6 +53,7 @@ class Case:
     groups: int = 1
     has_bytes: bool = False
     columns: int = 0
+    has_byte_values: bool = False
 
     @property
     def width(self) -> int:
@@ -61,8 +68,8 @@ class Case:
     def fusion(self) -> tf.Fusion:
         """Its math; the heads that have keys together are the rows of one product if each has one query."""
         with tf.Fusion(f"attention_{self.name}") as found:
-            if self.has_bytes:
-                found.add_output(self._of_bytes())
+            if self.has_bytes or self.has_byte_values:
+                found.add_output(self._of_bytes() if self.has_bytes else self._of_byte_values())
                 return found
             q = tf.define_tensor([self.batch, self.heads, self.queries, self.depth], dtype=tf.bfloat16, name="q")
             shape = self.batch, self.heads // self.groups, self.keys
@@ -81,8 +88,20 @@ class Case:
         total = tf.sum(p, axis=-1, keepdims=True)
         return tf.cast(tf.matmul(tf.cast(p, tf.bfloat16), v, dtype=tf.float32) / total, tf.bfloat16)
 
+    def _of_byte_values(self) -> tf.TensorView:
+        shape = self.batch, self.heads
+        q, k, v = (tf.define_tensor([*shape, n, self.depth], dtype=tf.float8_e4m3) for n in (self.queries, self.keys, self.keys))
+        s = tf.matmul(q, tf.permute(k, (0, 1, 3, 2)), dtype=tf.float32) * self.depth**-0.5
+        if self.is_causal:
+            s = tf.where(tf.iota([self.queries, self.keys], 1) <= tf.iota([self.queries, self.keys], 0), s, -float("inf"))
+        p = tf.exp(s - (tf.max(s, axis=-1, keepdims=True) - math.log(SCALE)))
+        total = tf.sum(p, axis=-1, keepdims=True)
+        return tf.cast(tf.matmul(tf.cast(tf.minimum(p, 448.0), tf.float8_e4m3), v, dtype=tf.float32) / total, tf.bfloat16)
+
     def given(self, args: list[torch.Tensor]) -> list[torch.Tensor]:
         """What the fusion takes for those of torch."""
+        if self.has_byte_values:
+            return [x.to(torch.float8_e4m3fn) for x in args]
         if not self.has_bytes:
             return args
         scale = torch.full((self.batch, self.heads, 1, 1), self.depth**-0.5, device="cuda")
@@ -100,7 +119,8 @@ class Case:
         heads = (self.heads, self.heads // self.groups, self.heads // self.groups)
         rows, elements = (self.queries, self.keys, self.keys), (self.depth, self.depth, self.width)
         made = [torch.randn(self.batch, *shape, device="cuda", dtype=torch.bfloat16) for shape in zip(heads, rows, elements, strict=True)]
-        return [*(x.to(torch.float8_e4m3fn).to(x.dtype) for x in made[:2]), made[2]] if self.has_bytes else made
+        rounded = 3 if self.has_byte_values else 2 if self.has_bytes else 0
+        return [*(x.to(torch.float8_e4m3fn).to(x.dtype) for x in made[:rounded]), *made[rounded:]]
 
 
 CASES = (
@@ -120,17 +140,25 @@ CASES = (
     Case("bytes", 4, 16, 4096, 4096, 128, has_bytes=True),
     Case("bytes_16k", 1, 16, 16384, 16384, 128, has_bytes=True),
     Case("bytes_d256", 4, 8, 4096, 4096, 256, has_bytes=True),
+    Case("byte_values", 4, 16, 4096, 4096, 128, has_byte_values=True),
+    Case("byte_values_causal", 4, 16, 4096, 4096, 128, is_causal=True, has_byte_values=True),
+    Case("byte_values_16k", 1, 16, 16384, 16384, 128, has_byte_values=True),
+    Case("byte_values_d64", 4, 16, 4096, 4096, 64, has_byte_values=True),
+    Case("byte_values_d256", 4, 8, 4096, 4096, 256, has_byte_values=True),
     Case("decode", 8, 32, 1, 32768, 128, groups=8),
 )
 
 
-def wanted(case: Case, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """The first head of the last batch in float64: its last rows."""
+def wanted(case: Case, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, rounds: bool = False) -> torch.Tensor:
+    """The first head of the last batch in float64: its last rows. ``rounds``: with exponentials in 8 bits."""
     rows = slice(max(case.queries - ROWS, 0), case.queries)
     scores = q[-1, 0, rows].double() @ k[-1, 0].double().T * case.depth**-0.5
     if case.is_causal:
         place = torch.arange(case.queries, device="cuda")[rows, None]
         scores = scores.masked_fill(torch.arange(case.keys, device="cuda")[None] > place, -torch.inf)
+    if rounds:
+        p = torch.exp(scores - scores.amax(1, keepdim=True)) * SCALE
+        return p.float().to(torch.float8_e4m3fn).double() @ v[-1, 0].double() / p.sum(1, keepdim=True)
     return torch.softmax(scores, 1) @ v[-1, 0].double()
 
 
@@ -168,6 +196,16 @@ def theirs(case: Case, args: list[torch.Tensor], has_flex: bool) -> dict[str, Ca
     return taken
 
 
+def of_bytes(case: Case, args: list[torch.Tensor], given: list[torch.Tensor]) -> dict[str, Any]:
+    """What ``tf.compile`` makes of a case with values of 8 bits, and of the same in bfloat16."""
+    found: dict[str, Any] = {}
+    for name, made, own in (("8 bits", case, given), ("bfloat16", replace(case, has_byte_values=False), args)):
+        run = tf.compile(made.fusion(), backend="cuda", fast_math=True)
+        assert run.schedule is not None
+        found[f"{name}, {len(run.kernels)} kernels, expected {run.schedule.us:.0f} us"] = partial(run, *own)
+    return found
+
+
 def candidates(case: Case, args: list[torch.Tensor], sweep: int, given: Sequence[tuple[int, ...]]) -> dict[str, Any]:
     """Kernels to call, by words: the choice of the cost model, those after it, and those that are given."""
     chosen = tf.schedulers.attention(case.fusion())
@@ -185,7 +223,7 @@ def candidates(case: Case, args: list[torch.Tensor], sweep: int, given: Sequence
         except TaskfuseError as error:
             print(f"{case.name}: {config.words}: {str(error).splitlines()[0]}", flush=True)
         else:
-            found[f"{expected}{resources.compiled.registers} regs, {config.words}"] = run
+            found[f"{expected}{resources.compiled.registers} regs, {config.words}"] = partial(run, *args)
     return found
 
 
@@ -199,15 +237,18 @@ def measure(case: Case, sweep: int, given: Sequence[tuple[int, ...]], has_flex: 
         return float((out[-1, 0, -exact.shape[0] :].double() - exact).abs().max())
 
     limit = 2 * min(error(call()) for call in others.values())
+    if case.has_byte_values:
+        limit = 2 * float((wanted(case, *args, rounds=True) - exact).abs().max())
     calls: list[Callable[[], object]] = list(others.values())
     words: list[str] = []
     own = case.given(args)
-    for name, run in candidates(case, own, sweep, given).items():
+    made = of_bytes(case, args, own) if case.has_byte_values else candidates(case, own, sweep, given)
+    for name, run in made.items():
         out = torch.full(case.results, torch.nan, device="cuda", dtype=torch.bfloat16)
-        run(*own, out=out)
+        run(out=out)
         if not error(out.view(case.batch, case.heads, case.queries, case.width)) <= limit:
             sys.exit(f"{case.name}: {name}: off by {error(out)}, and torch by {limit / 2}")
-        calls.append(lambda run=run, out=out: run(*own, out=out))
+        calls.append(lambda run=run, out=out: run(out=out))
         words.append(name)
     times = in_turn(calls)
     best = min(times[: len(others)])

@@ -311,6 +311,7 @@ class AttentionFigures:
         ahead: share of the time of a chunk, without ``staged_chunk_cycles``, that it takes if products are issued ahead: from eight cases of
             ``benchmarks/results/attention_turns.txt``, of 0.89 to 1.03 by the other figures.
         ahead_gains: columns, and keys of a chunk, for which two warpgroups were faster so; turns besides gained nothing.
+        byte_ahead_gains: the same of exponentials and values of 8 bits (``benchmarks/results/attention.txt``).
         apart_cycles: further cycles of a chunk whose scores a warpgroup of its own computes, beside two of a part of the columns each: 64 x 128 queries and
             4096 keys of 576, with values of 512, took 140 us (``benchmarks/results/decode.txt``). If both compute the scores, the other figures hold: 161 us.
         one_walk_cycles: cycles of a chunk of :mod:`taskfuse.schedulers.one_walk` if each product has 128 terms or columns; they are assumed to grow with these.
@@ -328,6 +329,7 @@ class AttentionFigures:
     staged_chunk_cycles: float = 590
     ahead: float = 0.96
     ahead_gains: frozenset[tuple[int, int]] = frozenset({(128, 128), (256, 64)})
+    byte_ahead_gains: frozenset[tuple[int, int]] = frozenset({(128, 128), (128, 192)})
     apart_cycles: float = 620
     one_walk_cycles: float = 4300
 

@@ -201,6 +201,36 @@ def left(m: int, k: int, itemsize: int, figure: str) -> Fragment:
     return Fragment((m, k), lanes, _moving(registers), figure)
 
 
+def term_digits(itemsize: int) -> tuple[int, int, int]:
+    """The digits of a column of an accumulator, by which it becomes a term of :func:`left` in the registers of its lane.
+
+    A lane of four holds pairs of columns that are 8 apart, and of a row of A as many neighboring elements as a register has: of 16 bits two, of 8 bits four. So
+    column (pair, lane, element) is term (lane, pair, element). Returns the extents of the digits of a column, the last of which is the least significant.
+    """
+    packed = _packed(itemsize)
+    return max(packed // 2, 1), 4, min(packed, 2)
+
+
+def term_of_column(column: T, itemsize: int) -> T:
+    """The term of A that an accumulator's column is, if accumulators become elements of A in their place: of 16 bits the column itself."""
+    pairs, lanes, elements = term_digits(itemsize)
+    if pairs == 1:
+        return column
+    pair, lane, element = column // (lanes * elements) % pairs, column // elements % lanes, column % elements
+    group = pairs * lanes * elements
+    return column // group * group + lane * (pairs * elements) + pair * elements + element
+
+
+def column_of_term(term: T, itemsize: int) -> T:
+    """The inverse of :func:`term_of_column`."""
+    pairs, lanes, elements = term_digits(itemsize)
+    if pairs == 1:
+        return term
+    lane, pair, element = term // (pairs * elements) % lanes, term // elements % pairs, term % elements
+    group = pairs * lanes * elements
+    return term // group * group + pair * (lanes * elements) + lane * elements + element
+
+
 @cache
 def right(k: int, n: int, itemsize: int, figure: str) -> Fragment:
     """A k x n matrix B with n = 8; ``itemsize`` as in :func:`left`."""

@@ -303,7 +303,9 @@ class TensorView(ArrayMethods):
         """
         return scheduling().drop_axes(self, axes)
 
-    def pack_factors(self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None, *, turned: bool = False) -> tuple[TensorView, ...]:
+    def pack_factors(
+        self, axis: int, multiple: int = 1, operands: Sequence[int] | None = None, *, turned: bool = False, as_columns: bool = False
+    ) -> tuple[TensorView, ...]:
         """Copy the factors of a sum of products that has no schedule yet: a copy has the axes of this tensor at which the factor is read, ``axis`` last.
 
         Past the end of ``axis``, which is reduced, copies have zeros up to a multiple of ``multiple`` elements, and the sum includes them. Returns the copies,
@@ -312,8 +314,11 @@ class TensorView(ArrayMethods):
         Args:
             operands: positions of the factors to pack; by default all. All must be packed if ``multiple`` does not divide the axis.
             turned: the reduced axis is the one before the last.
+            as_columns: terms are in the order in which registers of accumulators, of which they are columns, become those of the other factor, as in
+                attention: of 8 bits column ``16*h + 8*f + 2*t + e`` (h, f < 2, t < 4, e < 2) is at ``16*h + 4*t + 2*f + e``; of others in their own order.
+                Then ``multiple`` is a multiple of 16.
         """
-        return scheduling().pack_factors(self, axis, multiple, operands, turned)
+        return scheduling().pack_factors(self, axis, multiple, operands, turned, as_columns)
 
     def split_reduction(self, axis: int, inner: int) -> None:
         """Split a reduced axis of a reduction that has no schedule yet into the two digits of its index; the inner one has ``inner`` values.

@@ -13,10 +13,11 @@ from dataclasses import replace
 
 from taskfuse.errors import shown
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
-from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
+from taskfuse.ir.axes import AxisKind, axis, iteration_point, iteration_symbol
 from taskfuse.ir.contraction import axes_of, computes
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Pointwise, Read, Reduction
+from taskfuse.ir.fragments import GROUP, column_of_term, term_of_column
 from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import TRUE, Expr, and_, ceildiv, is_multiple, lt, simplify, substitute
 from taskfuse.ir.storage import resolve
@@ -28,7 +29,7 @@ from taskfuse.schedule.call import Call, inlined_producers
 from taskfuse.schedule.through_view import own_index
 
 
-def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequence[int] | None, turned: object) -> tuple[TensorView, ...]:
+def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequence[int] | None, turned: object, as_columns: object) -> tuple[TensorView, ...]:
     """See :meth:`TensorView.pack_factors`.
 
     Raises:
@@ -42,8 +43,11 @@ def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequ
     _check(call, definition, k)
     if not isinstance(multiple, int) or isinstance(multiple, bool) or multiple < 1:
         raise call.error(f"a multiple of {shown(multiple)}", "use a positive integer")
-    if not isinstance(turned, bool):
-        raise call.error(f"turned is {shown(turned)}", "use True or False")
+    for name, value in (("turned", turned), ("as_columns", as_columns)):
+        if not isinstance(value, bool):
+            raise call.error(f"{name} is {shown(value)}", "use True or False")
+    if as_columns and multiple % GROUP:
+        raise call.error(f"a multiple of {multiple}, of terms in the order of columns", f"use a multiple of {GROUP}")
     known = tuple(range(len(definition.operands)))
     given = known if operands is None else call.several(operands, "operands")
     chosen = tuple(dict.fromkeys(call.operand(k, len(known)) for k in given))
@@ -57,7 +61,7 @@ def pack_factors(tv: TensorView, position: int, multiple: object, operands: Sequ
     for producer in inlined_producers(tv):
         raise call.error(f"{producer.name} is inlined into it at {producer.schedule.inline}", f"pack before inlining, or {producer.name}.inline_at(0)")
     tv.fusion.check()
-    return _pack(tv, definition, k, length, chosen, turned)
+    return _pack(tv, definition, k, length, chosen, bool(turned), bool(as_columns))
 
 
 def _check(call: Call, definition: Reduction, k: int) -> None:
@@ -72,7 +76,7 @@ def _check(call: Call, definition: Reduction, k: int) -> None:
         raise call.error(f"{tv.name} is not a sum of products of tensors along axis {k}")
 
 
-def _pack(tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: Sequence[int], turned: bool) -> tuple[TensorView, ...]:
+def _pack(tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: Sequence[int], turned: bool, as_columns: bool) -> tuple[TensorView, ...]:
     fusion = tv.fusion
     made: list[TensorView] = []
     copied: list[tuple[Read, list[int]]] = []
@@ -87,8 +91,10 @@ def _pack(tv: TensorView, definition: Reduction, k: int, length: Expr, chosen: S
         if turned:
             used[-2:] = reversed(used[-2:])
         alike = [made[n] for n, other in enumerate(copied) if _are_alike(tv, other, (read, used), k)]
-        copy = alike[0] if alike else _copy(tv, read, used, k, length)
-        new[place] = Read(copy, tuple(map(iteration_symbol, used)))
+        itemsize = read.tensor.dtype.itemsize if as_columns else None
+        copy = alike[0] if alike else _copy(tv, read, used, k, length, itemsize)
+        point = iteration_point(len(tv.root))
+        new[place] = Read(copy, tuple(term_of_column(point[p], itemsize) if p == k and itemsize else point[p] for p in used))
         left += [given.tensor] if given.tensor is not read.tensor else []
         if not alike:
             copied.append((read, used))
@@ -114,11 +120,17 @@ def _are_alike(tv: TensorView, a: tuple[Read, Sequence[int]], b: tuple[Read, Seq
     return [substitute(e, renamed) for e in (*one.index, one.valid)] == [*other.index, other.valid]
 
 
-def _copy(tv: TensorView, read: Read, used: Sequence[int], k: int, length: Expr) -> TensorView:
-    """A factor as a tensor over some axes of ``tv``, with zeros past the end of ``k``."""
+def _copy(tv: TensorView, read: Read, used: Sequence[int], k: int, length: Expr, itemsize: int | None) -> TensorView:
+    """A factor as a tensor over some axes of ``tv``, with zeros past the end of ``k``.
+
+    Args:
+        itemsize: bytes of an element, if terms are in the order of columns.
+    """
     fusion = tv.fusion
-    place = {str(iteration_symbol(p)): iteration_symbol(n) for n, p in enumerate(used)}
-    ends = TRUE if length is tv.root[k].extent else lt(iteration_symbol(used.index(k)), tv.root[k].extent)
+    place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(n) for n, p in enumerate(used)}
+    if itemsize is not None:
+        place[str(iteration_symbol(k))] = column_of_term(iteration_symbol(used.index(k)), itemsize)
+    ends = TRUE if length is tv.root[k].extent else lt(place[str(iteration_symbol(k))], tv.root[k].extent)
     valid = and_(substitute(read.valid, place), ends)
     moved = Read(read.tensor, tuple(substitute(e, place) for e in read.index), valid)
     extents = [length if p == k else tv.root[p].extent for p in used]

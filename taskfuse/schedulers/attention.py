@@ -48,7 +48,7 @@ from taskfuse.schedulers.elementwise import stored
 from taskfuse.schedulers.ragged_tiles import store_by_tiles, stored_by_tiles
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, rehearse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.schedulers.walk_tiles import copied, hold_results, multiply, share_results, share_walk, swizzle
+from taskfuse.schedulers.walk_tiles import as_terms, copied, hold_results, hold_terms, multiply, share_results, share_walk, swizzle
 from taskfuse.target import DEFAULT, Target
 
 NO_MAXIMUM = "no maximum is taken between the products, or their result is not stored"
@@ -240,6 +240,10 @@ class _Walk:
         code = [e.output for e in needed(fusion) if has_code(fusion, e)]
         self.mine = [tv for tv in code if not among(tv, [self.queries, *self.streamed, self.scores, *self.exponentials, self.walk])]
         self.chunks = [tv for tv in self.mine if has(tv, along) and has(tv, element) and not any(a.is_reduction for a in tv.root)]
+        self.terms = [p.tensor]  # the first factor, and what is computed for it alone
+        for tv in reversed(self.chunks):
+            if (uses := storage_uses(fusion, tv)) and all(among(use.output, self.terms) for use in uses):
+                self.terms.append(tv)
         self.sums = [tv for tv in self.mine if any(a.is_reduction and keys.equal(a, element) for a in tv.root)]
         self.parts = [tv for tv in self.sums if not any(a.is_reduction and keys.equal(a, along) for a in tv.root)]
         self.sums = [tv for tv in self.sums if not among(tv, self.parts)]
@@ -309,7 +313,9 @@ class _Walk:
             script.on(tv).fragment((tile, tile + 1)).reorder({rows: half})
         script.on(self.parts[0]).propagate(self.rows, rows)
         for tv in self.chunks:
-            script.on(tv).fragment((tile, tile + 1))
+            call = script.on(tv).fragment((tile, tile + 1))
+            if among(tv, self.terms):
+                hold_terms(call, tile + 3, self.found.value_itemsize)
         for tv in self.exponentials:
             self._by_stmatrix(tv, self.config.chunk, tile)
         script.comment("results: [batch.., rows of blocks, warpgroup, | warp, row, pair, half, columns / 8, element]")
@@ -360,7 +366,7 @@ class _Walk:
         if config.apart:
             columns = gcd(columns, APART_COLUMNS)
             script.on(self.walk).split(head + 3, columns).reorder({head + 3: head + 2}).bind(head + 2, P.Unroll)
-        multiply(script, self.walk, head + 2 + config.apart, columns)
+        multiply(script, self.walk, head + 2 + config.apart, columns, self.found.value_itemsize, is_computed=True)
 
     def _overlap(self) -> None:
         """What runs beside the products of a warpgroup: its own exponentials, or those of others."""
@@ -375,6 +381,8 @@ class _Walk:
             self.script.on(tv).circular_buffer(1)
         for tv in (self.queries, *self.streamed):
             run = self.config.chunk if tv is self.queries else gcd(self.config.chunk, self.found.run)
+            if tv is self.values is not self.keys:
+                as_terms(self.script.on(tv), self.found.value_itemsize)
             call = swizzle(self.script, tv, run if run < self.config.chunk else None)  # a box for each page
             if tv is not self.queries:
                 call.circular_buffer(self.config.stages)
@@ -392,7 +400,9 @@ class _Walk:
         inside += self.exponentials
         share_walk(script, every, inside, head)
         readers = {tv: [use.output for use in storage_uses(self.fusion, tv)] for tv in self.chunks}
-        script.inline_at([tv for tv, own in readers.items() if len(own) == 1 and among(own[0], self.chunks)], head + 8)
+        alone = [tv for tv, own in readers.items() if len(own) == 1 and among(own[0], self.chunks)]
+        script.inline_at([tv for tv in alone if not among(tv, self.terms)], head + 8)
+        script.inline_at([tv for tv in alone if among(tv, self.terms)], len(self.terms[0].loop))
         script.inline_at([tv for tv, *_ in self.staged], head + 2)
         made = [tv for _, tv, _ in self.staged]
         share_results(script, [tv for tv in self.after if not among(tv, made)], self.stored, head)

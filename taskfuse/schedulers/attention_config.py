@@ -161,17 +161,20 @@ class AttentionConfig(Parameters):
         handed = self.rows * (self.chunk * ITEMSIZE + HANDED * float32.itemsize) if self.apart else 0
         return tiles + handed + BARRIER_BYTES + CLAIM_BYTES * claimed
 
-    def registers(self, columns: int, masks: int) -> int:
+    def registers(self, columns: int, masks: int, itemsize: int = ITEMSIZE) -> int:
         """Registers of a thread: scores, overwritten by their exponentials, the rounded exponentials, of the chunk before if they are multiplied behind the
         scores, and the sums.
 
         Args:
             columns: of the sums.
             masks: 0, 1 for the end of keys that chunks do not divide, or 2 for a diagonal.
+            itemsize: bytes of a rounded exponential.
         """
         compared = 2 * MASK * min(masks, 1) if self.is_pipelined else MASK * masks
+        held = columns // (2 * self.parts) + OTHERS + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
         if self.apart:
-            return columns // (2 * self.parts) + OTHERS + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
-        more = compared + (TURN if self.blocks else 0) + (STAGING if self.staged else 0)
-        rounded = self.chunk // 4 + PIPELINED if self.is_pipelined else self.chunk // ROUNDED
-        return self.chunk // 2 + rounded + columns // (2 * self.parts) + OTHERS + more
+            return held
+        rounded = self.chunk // 8 * itemsize if self.is_pipelined else self.chunk // ROUNDED
+        if self.is_pipelined and itemsize < ITEMSIZE:  # ptxas spilled where this is 254, and not up to 240
+            return self.chunk // 2 + rounded + held
+        return self.chunk // 2 + rounded + (PIPELINED if self.is_pipelined else 0) + held + compared

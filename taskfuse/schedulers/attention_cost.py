@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import float32
-from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.atoms import WGMMA_K_BYTES, WGMMA_ROWS
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.offsets import offsets_name
@@ -48,6 +48,7 @@ class Attention:
         row: the symbol of a row, if the end depends on it.
         run: the length of runs of contiguous keys, such as pages; 0: all keys are contiguous.
         itemsize: bytes of an element of the queries and of the keys.
+        value_itemsize: bytes of an element of the values, and of the exponentials that multiply them.
         start_in_keys: the element of a key at which its value begins, if that is a part of it; ``None``: it is not.
         has_bulk_results: the copy engine can store all results that have columns, in pieces.
     """
@@ -67,6 +68,7 @@ class Attention:
     row: str
     run: int
     itemsize: int
+    value_itemsize: int
     start_in_keys: int | None
     has_bulk_results: bool
 
@@ -81,7 +83,7 @@ class Attention:
         ``is_whole``: chunks divide the keys; others are copies, padded with zeros, of which products read the first columns.
         """
         is_part = self.start_in_keys is not None and (is_whole or self.start_in_keys == 0)
-        return 0 if is_part and not config.is_pipelined else self.columns * ITEMSIZE
+        return 0 if is_part and not config.is_pipelined else self.columns * self.value_itemsize
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -167,8 +169,9 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
     every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
     every += [replace(c, staged=1) for c in every if c.staged and c.blocks and c.query_stages > 1 and found.is_masked]  # beside what blocks claim
-    gains = target.attention.ahead_gains
+    gains = target.attention.ahead_gains if found.value_itemsize == ITEMSIZE else target.attention.byte_ahead_gains
     gaining = [c for c in every if c.warpgroups == c.stages == 2 and c.cluster == 1 and (found.columns, c.chunk) in gains]
+    gaining = [c for c in gaining if c.chunk <= c.rows or not found.is_masked]  # more of a longer chunk is masked
     return every + [replace(c, is_pipelined=True) for c in gaining]
 
 
@@ -182,6 +185,10 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
         return "blocks of a cluster read the same keys, but a mask ends their walks at different ones", "use cluster=1"
     if config.blocks and is_masked and not all(isinstance(found.scores.root[p].extent, Const) for p in found.rows):
         return "blocks claim rows, as walks are of unequal length, and the number of rows is not constant", "use blocks=0"
+    if config.chunk % (WGMMA_K_BYTES // found.value_itemsize):
+        return f"an instruction multiplies {WGMMA_K_BYTES // found.value_itemsize} keys", "use chunks of a multiple of them"
+    if config.apart and found.value_itemsize < ITEMSIZE:
+        return f"exponentials of {8 * found.value_itemsize} bits stay in the registers that have their scores", "use apart=False"
     if config.staged and not found.has_bulk_results:
         return f"the copy engine stores 16-bit results of multiples of {PIECE} columns whose rows are inputs' rows", "use staged=0"
     is_whole = is_whole or is_multiple(found.scores.root[found.n].extent, config.chunk, fusion.facts())
@@ -194,7 +201,7 @@ def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: i
         return f"a warpgroup has {found.columns // config.parts} columns", f"use warpgroups with parts of at most {WIDEST}"
     if config.parts > 1 and found.columns % (config.parts * PIECE):
         return f"{config.parts} parts of {found.columns} columns are no multiples of {PIECE}", "use parts=1"
-    registers, most = config.registers(found.columns, masks), config.register_room
+    registers, most = config.registers(found.columns, masks, found.value_itemsize), config.register_room
     if registers > most:
         return f"a thread needs {registers} registers and has {most}", "use smaller chunks, fewer warpgroups or fewer residents"
     room = extent.room - extent.target.limits.block_shared + shared_room(extent.target, config.residents)
@@ -229,11 +236,13 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     target, figures = extent.target, extent.target.attention
     scores = config.rows * config.chunk * (1 if config.apart else config.parts)
     reading = max(1.0, (WGMMA_ROWS + config.chunk) / (2 * config.chunk))  # of few columns an instruction waits for its first factor
-    products = (scores * walk.depth * found.itemsize * reading + config.rows * config.chunk * found.columns * ITEMSIZE) / target.tensor_bytes_per_cycle
+    products = (
+        scores * walk.depth * found.itemsize * reading + config.rows * config.chunk * found.columns * found.value_itemsize
+    ) / target.tensor_bytes_per_cycle
     softmax = scores * (1 / target.functions_per_cycle + INSTRUCTIONS / target.lanes) + config.rows * found.columns / target.lanes
     beside = min(config.residents * config.warpgroups, max(REGISTERS)) - 1
     if config.residents > 1:  # what one block waits for its keys is in the figures
-        products = max(products, config.chunk * (walk.depth * found.itemsize + found.columns * ITEMSIZE) / target.l2_bytes_per_cycle)
+        products = max(products, config.chunk * (walk.depth * found.itemsize + found.columns * found.value_itemsize) / target.l2_bytes_per_cycle)
     exposed = figures.exposed[beside] * config.chunk / KEYS
     cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
     cycles += figures.apart_cycles if config.apart else 0

@@ -12,6 +12,7 @@ from math import gcd
 from taskfuse.ir.axes import iteration_point, iteration_symbol
 from taskfuse.ir.contraction import axes_of_index
 from taskfuse.ir.expr import Read, Reduction
+from taskfuse.ir.fragments import term_of_column
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ZERO, Const, Expr, FloorDiv, Mod, children, integers_of, le, prove, simplify, substitute
 from taskfuse.ir.storage import needed, resolve
@@ -47,7 +48,7 @@ def find(fusion: Fusion) -> Attention:
     assert one is not None
     assert two is not None
     check_product(fusion, "attention", first, one, (1, ITEMSIZE))
-    check_product(fusion, "attention", second, two)
+    check_product(fusion, "attention", second, two, (1, ITEMSIZE), two.a if is_given(fusion, two.b) else two.b)
     if not all(is_given(fusion, o) for o in first.operands) or len(one.summed) != 1 or len(two.summed) != 1:
         raise refuse(fusion, "attention", f"the factors of {first.output.name} are not inputs, or it sums over several axes")
     key = second.output.root[two.summed[0]]
@@ -71,7 +72,8 @@ def find(fusion: Fusion) -> Attention:
         )
     batch = tuple(sorted((*one.batch, *(p for p in sides.columns if p != n))))  # chunks of keys are such an axis, which queries lack
     sizes = [first.output.root[one.summed[0]].extent, second.output.root[c].extent]
-    for e, itemsize in zip(sizes, (sides.a.tensor.dtype.itemsize, ITEMSIZE), strict=True):
+    itemsizes = sides.a.tensor.dtype.itemsize, other.b.tensor.dtype.itemsize
+    for e, itemsize in zip(sizes, itemsizes, strict=True):
         step = VECTOR_BYTES // itemsize
         if not isinstance(e, Const) or e.value % step or not e.value:
             raise refuse(fusion, "attention", f"heads of {e} elements", f"use constant multiples of {step}")
@@ -91,12 +93,13 @@ def find(fusion: Fusion) -> Attention:
         return bound if is_known else None
 
     start, end = known(masked_start(fusion, top, along_keys)), known(masked_end(fusion, top, along_keys))
-    run = gcd(*(size for r, p in ((sides.b, n), (other.b, two.summed[0])) for e in r.index for size in _divisors(e, f"i{p}")))
+    divisors = [_divisors(e, f"i{n}") for e in sides.b.index]
+    divisors += [_divisors(e, f"i{two.summed[0]}") for e in other.b.index if e is not term_of_column(iteration_symbol(two.summed[0]), itemsizes[1])]
+    run = gcd(*(size for found in divisors for size in found))
     if run % SWIZZLED_ROWS:
         raise refuse(fusion, "attention", f"runs of {run} keys of {other.b.tensor.name} are contiguous", f"use pages of a multiple of {SWIZZLED_ROWS} keys")
     is_padded = not all(resolve(fusion, o).tensor.is_input for o in (*first.operands, other.b) if isinstance(o, Read))
     row = str(iteration_symbol(m)) if end is not None and m in used(end) else ""
-    itemsize = sides.a.tensor.dtype.itemsize
     inside = _start_in_keys(keys, first.output, sides.b, second.output, other.b, {c: one.summed[0]})
     with_columns = [tv for tv in stored(fusion) if len(tv.root) > len(batch) + 1]
     has_bulk = sizes[1].value % PIECE == 0 and not ragged_rows(fusion)
@@ -104,7 +107,7 @@ def find(fusion: Fusion) -> Attention:
         is_row_major = tv.is_output and keys.equal(tv.root[-1], second.output.root[c])
         has_bulk = has_bulk and is_row_major and tv.dtype.itemsize == ITEMSIZE and is_bulk(tv, fusion.facts())
     return Attention(
-        first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, start, end, row, run, itemsize, inside, has_bulk
+        first.output, reductions, batch, m, n, one.summed[0], sizes[1].value, *sides.places, is_padded, start, end, row, run, *itemsizes, inside, has_bulk
     )
 
 

@@ -4,6 +4,9 @@ The copy engine needs rows of multiples of 16 bytes, and tensor cores take eleme
 rows, each element once per tile that needs it. A kernel that packs a factor reads it once, and the product then runs at full speed. The cost
 models and the counted times decide.
 
+Where a factor of 8 bits is computed of accumulators in their registers, as exponentials of scores, the other one is packed in the order in which these become
+terms: values of attention.
+
 Products of float32 run on CUDA cores, whose threads read vectors of rows or columns: factors with k last are turned, by these threads for each tile, or once.
 """
 
@@ -19,12 +22,14 @@ from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ARCH
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.contraction import Factors, MatrixAxes, axes_of, computes, factors
 from taskfuse.ir.expr import Read, Reduction
+from taskfuse.ir.fragments import GROUP
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, transposes
 from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.repairs import depends
 from taskfuse.schedule.through_view import own_index
 from taskfuse.schedulers.cost import MatmulProblem
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
@@ -48,6 +53,7 @@ class Packing(NamedTuple):
         multiple: divides the padded length of that axis.
         operands: positions of the factors.
         turned: the reduced axis is the one before the last.
+        as_columns: terms are in the order of accumulators.
     """
 
     name: str
@@ -55,6 +61,7 @@ class Packing(NamedTuple):
     multiple: int
     operands: tuple[int, ...]
     turned: bool = False
+    as_columns: bool = False
 
 
 def pack_products(fusion: Fusion, extent: Sizes) -> Script | None:
@@ -68,7 +75,7 @@ def pack_products(fusion: Fusion, extent: Sizes) -> Script | None:
         return None
     script = Script(copy_fusion(fusion)[0])
     for one in found:
-        script.pack_factors(script.fusion.tensor(one.name), one.axis, one.multiple, one.operands, one.turned)
+        script.pack_factors(script.fusion.tensor(one.name), one.axis, one.multiple, one.operands, turned=one.turned, as_columns=one.as_columns)
     return script
 
 
@@ -80,6 +87,9 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     if two is None or not computes(expr, SUM_OF_PRODUCTS) or not two.make_a_matrix or tv.schedule.transforms or not expr.is_whole:
         return None
     axes = two.as_matrices(tv)
+    given = _beside_accumulators(fusion, two)
+    if given is not None and not axes.summed and is_multiple(tv.root[axes.k].extent, GROUP, facts):
+        return Packing(tv.name, axes.k, GROUP, (given,), as_columns=True)
     if axes.summed:
         return None
     dtype = two.a.tensor.dtype
@@ -109,6 +119,17 @@ def _packing(fusion: Fusion, expr: Reduction, extent: Sizes) -> Packing | None:
     else:
         least = WORTH * rank(replace(problem, access=(access[0], access[1]), columns_contiguous=not along_k[1]))[0].us
     return Packing(tv.name, k, multiple, chosen) if rank(problem)[0].us + copies < least else None
+
+
+def _beside_accumulators(fusion: Fusion, two: Factors) -> int | None:
+    """The position of a factor of 8 bits, an input, beside one that is computed of another product; ``None``: these are no such factors."""
+    if transposes(two.a.tensor.dtype) or not two.a.tensor.dtype.is_float:
+        return None
+    products = [e.output for e in needed(fusion) if isinstance(e, Reduction) and computes(e, SUM_OF_PRODUCTS)]
+    for (a, b), place in (((two.a, two.b), two.places[1]), ((two.b, two.a), two.places[0])):
+        if b.tensor.is_input and depends(fusion, a.tensor, products):
+            return place
+    return None
 
 
 def _turning(tv: TensorView, two: Factors, axes: MatrixAxes, reads: Sequence[Read], extent: Sizes) -> Packing | None:

@@ -138,10 +138,13 @@ class Script:
         self._write(f"{self._variable(made)} = {call}")
         return made
 
-    def pack_factors(self, tv: TensorView, axis: int, multiple: int, operands: Sequence[int], turned: bool) -> tuple[TensorView, ...]:
+    def pack_factors(
+        self, tv: TensorView, axis: int, multiple: int, operands: Sequence[int], *, turned: bool = False, as_columns: bool = False
+    ) -> tuple[TensorView, ...]:
         """:meth:`TensorView.pack_factors`."""
-        call = f"{self.on(tv).name}.pack_factors({axis}, {multiple}, {list(operands)}{', turned=True' if turned else ''})"
-        return self._made(tv.pack_factors(axis, multiple, operands, turned=turned), call)
+        how = f"{', turned=True' if turned else ''}{', as_columns=True' if as_columns else ''}"
+        call = f"{self.on(tv).name}.pack_factors({axis}, {multiple}, {list(operands)}{how})"
+        return self._made(tv.pack_factors(axis, multiple, operands, turned=turned, as_columns=as_columns), call)
 
     def scatter(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.scatter`."""

@@ -10,10 +10,11 @@ from taskfuse.ir.atoms import SUM_OF_PRODUCTS, WGMMA_ROWS
 from taskfuse.ir.axes import iteration_point, iteration_position
 from taskfuse.ir.contraction import Factors, computes, factors
 from taskfuse.ir.expr import FirstValid, Literal, Operand, Read, Reduction
+from taskfuse.ir.fragments import term_digits, term_of_column
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
 from taskfuse.ir.matrix_instructions import Family, rows
-from taskfuse.ir.scalar import Const
+from taskfuse.ir.scalar import Const, Expr, sym
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
@@ -30,12 +31,14 @@ def matrices(fusion: Fusion, expr: Reduction) -> Factors | None:
     return found if found is not None and found.make_a_matrix else None
 
 
-def check_product(fusion: Fusion, kind: str, expr: Reduction, two: Factors, itemsizes: Sequence[int] = (ITEMSIZE,)) -> None:
+def check_product(fusion: Fusion, kind: str, expr: Reduction, two: Factors, itemsizes: Sequence[int] = (ITEMSIZE,), computed: Operand | None = None) -> None:
     """Raise :class:`UnsupportedError` unless ``wgmma`` multiplies the factors of a product as tiles in Shared memory, and sums in float32.
 
     Args:
         kind: the scheduler.
         itemsizes: the bytes that an element of the factors may have.
+        computed: the factor that is computed of accumulators, in their registers. The other one has the terms in the order in which these have them
+            (:func:`taskfuse.ir.fragments.term_of_column`).
     """
     name, dtypes = expr.output.name, (two.a.tensor.dtype, two.b.tensor.dtype)
     a, b = dtypes
@@ -45,10 +48,21 @@ def check_product(fusion: Fusion, kind: str, expr: Reduction, two: Factors, item
     found = rows(Family.WGMMA, a, b)
     if not any(row.sums is float32 for row in found):
         raise refuse(fusion, kind, f"{name} multiplies {a.name} by {b.name}, which tensor cores do not", "cast the factors to one dtype")
-    for read in (resolve(fusion, two.a), resolve(fusion, two.b)):
-        if not found[0].transposes and iteration_position(read.index[-1]) not in two.summed:
-            reason = f"{name} does not sum over the last axis of {read.tensor!r}, which tensor cores take contiguous in elements of {8 * a.itemsize} bits"
+    for factor in (two.a, two.b):
+        read = resolve(fusion, factor)
+        if found[0].transposes or iteration_position(_as_summed(read, a.itemsize if computed not in (None, factor) else ITEMSIZE)) in two.summed:
+            continue
+        reason = f"{name} does not sum over the last axis of {read.tensor!r}, which tensor cores take contiguous in elements of {8 * a.itemsize} bits"
+        if computed is None:
             raise refuse(fusion, kind, reason, f"pass {read.tensor.name} transposed, as an array of its own")
+        raise refuse(fusion, kind, f"{reason}, in the order of accumulators", "tf.compile copies it so, by tv.pack_factors(axis, n, operands, as_columns=True)")
+
+
+def _as_summed(read: Read, itemsize: int) -> Expr:
+    """The index along the last axis, of which terms in the order of accumulators are the place."""
+    last = read.index[-1]
+    free = [sym(name) for name in sorted(last.free)]
+    return free[0] if len(free) == 1 and last is term_of_column(free[0], itemsize) else last
 
 
 def is_given(fusion: Fusion, operand: Operand) -> bool:
@@ -98,14 +112,30 @@ def swizzle(script: Script, tv: TensorView, run: int | None = None) -> Recorded:
     return call.set_allocation_domain(Spelled(layouts.swizzled(piece), f"tf.layouts.swizzled({piece})"))
 
 
-def multiply(script: Script, tv: TensorView, m: int, columns: int, itemsize: int = ITEMSIZE) -> None:
+def as_terms(call: Recorded, itemsize: int) -> Recorded:
+    """The last axis, of columns of accumulators, in the order in which they are terms of a product that takes them from their registers."""
+    pairs, lanes, elements = term_digits(itemsize)
+    if pairs == 1:
+        return call
+    call.split(-1, pairs * lanes * elements).split(-1, lanes * elements).split(-1, elements)
+    return call.reorder({-3: -2}).merge(-4).merge(-3).merge(-2)
+
+
+def hold_terms(call: Recorded, columns: int, itemsize: int) -> Recorded:
+    """[.., columns / 8, half, element] of accumulators to [.., columns / 16, half, pair, element], as registers have four neighboring terms of 8 bits."""
+    pairs, _, _ = term_digits(itemsize)
+    return call if pairs == 1 else call.split(columns, pairs).reorder({columns + 2: columns + 1})
+
+
+def multiply(script: Script, tv: TensorView, m: int, columns: int, itemsize: int = ITEMSIZE, *, is_computed: bool = False) -> None:
     """[.., warpgroup, m64, columns, terms] to [.., warpgroup, step, | m64, columns, 16], with the 64 rows at ``m``, as wgmma.
 
     Args:
         itemsize: bytes of an element of the factors: of 8 bits an instruction multiplies 32 terms.
+        is_computed: the first factor is computed of accumulators, in their registers.
     """
     step = STEP * ITEMSIZE // itemsize
-    call = script.on(tv)
+    call = as_terms(script.on(tv), itemsize) if is_computed else script.on(tv)
     call.split(-1, step).reorder({m + 2: m})
     call.set_atom(atoms.wgmma(WGMMA_ROWS, columns, step), (m + 1, m + 2, m + 3))
     call.bind(m, P.Unroll)

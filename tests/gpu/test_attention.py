@@ -8,7 +8,7 @@ pytest.importorskip("torch", reason="needs torch")
 import taskfuse as tf
 from taskfuse.schedulers import AttentionConfig
 from tests.gpu.device import poisoned, to_numpy, to_torch
-from tests.schedulers.attentions import CASES, arrays, attention
+from tests.schedulers.attentions import CASES, arrays, as_packed, attention, of_8_bits, values_of_8_bits
 from tests.schedulers.variants import LATE, VARIANTS, D, Variant
 
 
@@ -29,6 +29,33 @@ def test_right(name: str, sizes: tuple[int, int] | None) -> None:
     tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, args), out=outs[0] if len(outs) == 1 else tuple(outs))
     for w, out in zip(wanted, outs, strict=True):
         np.testing.assert_allclose(to_numpy(out).astype(np.float64), w.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("heads", "m", "n", "d", "is_causal", "config"),
+    [
+        ((2,), 1000, 4000, 128, False, AttentionConfig(2, 192, 2, blocks=132, query_stages=2, staged=2, is_pipelined=True)),
+        ((3,), 1024, 1024, 128, True, AttentionConfig(2, 128, 2, blocks=132, query_stages=2, is_pipelined=True)),
+        ((4, 8), 777, 512, 256, False, AttentionConfig(2, 96, 2, cluster=2, blocks=132)),
+        ((2, 8), 512, 528, 64, False, None),
+    ],
+)
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_exponentials_and_values_of_8_bits(
+    heads: tuple[int, ...], m: int, n: int, d: int, is_causal: bool, config: AttentionConfig | None, fast_math: bool
+) -> None:
+    """Of given parameters with values that are packed before, otherwise by what tf.compile makes of torch's layout."""
+    rng = np.random.default_rng(5)
+    q, k, v = (rng.standard_normal((*heads, e, d)).astype(tf.float8_e4m3.numpy) for e in (m, n, n))
+    exact, rounded = of_8_bits(q, k, v, is_causal=is_causal)
+    fusion = values_of_8_bits(d, d, (m, n), is_causal=is_causal, batch=heads, is_packed=config is not None)
+    if config is not None:
+        tf.schedulers.attention(fusion, config)
+    out = poisoned(exact.shape, tf.bfloat16)
+    run = tf.compile(tf.lower(fusion) if config is not None else fusion, backend="cuda", fast_math=fast_math)
+    run(*map(to_torch, (q, k, v if config is None else as_packed(v))), out=out)
+    error = np.abs(to_numpy(out).astype(np.float64) - exact).max()
+    assert error < 2 * np.abs(rounded - exact).max() + 2**-8 * np.abs(exact).max()
 
 
 CONFIGS = {

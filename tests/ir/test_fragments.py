@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from taskfuse.dtypes import float32
-from taskfuse.ir.fragments import Fragment, four_matrices, matrices
+from taskfuse.ir.fragments import Fragment, column_of_term, four_matrices, matrices, term_of_column
 from taskfuse.ir.matrix_instructions import OperandLayout
 from taskfuse.ir.scalar import evaluate, sym
 from tests.products import QUAD_PAIR_PRODUCTS, QuadPairProduct, held, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
@@ -20,6 +20,24 @@ EVERY = [
     *(matrices(count, size) for count in (1, 2, 4) for size in (1, 4)),
     *(held(f) for p in QUAD_PAIR_PRODUCTS for f in (p.row.a_registers, p.row.b_registers, p.row.accumulator(8))),
 ]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_accumulators_become_terms_in_their_registers(size: int) -> None:
+    """Registers of A, in the order of a lane's rows, have the elements that accumulators of the same lane and row are: a sum over columns is one over terms."""
+    a, d = wgmma_a(size), wgmma_accumulator(64)
+    terms, columns = np.arange(64), term_of_column(np.arange(64), size)
+    assert np.array_equal(column_of_term(columns, size), terms)
+    lanes, registers = d.owners()  # of a column of accumulators
+    k = a.shape[1]
+    own, place = a.owners()
+    for row in (0, 8, 63):
+        here = np.array([own[row, t % k] for t in columns])
+        assert np.array_equal(here, lanes[row])
+        order = np.array([a.count * (t // k) + place[row, t % k] for t in columns])
+        for lane in set(here.tolist()):  # its columns of the row stay in their order
+            mine = here == lane
+            assert np.array_equal(np.argsort(order[mine]), np.argsort(registers[row][mine]))
 
 
 Place = Callable[[int, int, int], int]

@@ -90,6 +90,28 @@ def test_the_reduced_axis_before_the_last(spec: str) -> None:
         assert np.array_equal(kernel.simulate(x, y)[0], -np.einsum(spec, x, y))
 
 
+@pytest.mark.parametrize(("k", "operands", "n"), [(tf.dim("K", multiple_of=16), [1], 48), (tf.dim("K", min=1), None, 37)])
+def test_terms_in_the_order_of_accumulators(k: tf.Dim, operands: list[int] | None, n: int) -> None:
+    fusion, z = product(k, dtype=tf.float8_e4m3)
+    for made in z.pack_factors(2, 16, operands, as_columns=True):
+        made.set_memory_type(tf.MemoryType.Global)
+        assert "16*(i1//16) + 8*(i1//2 % 2) + 2*(i1//4 % 4) + i1 % 2" in str(made.definition)
+    assert str(tf.parse_fusion(str(fusion))) == str(fusion)
+    kernel = tf.lower(fusion)
+    certificate = kernel.verify()
+    assert certificate.is_proved
+    assert "rewritings: 1 of 1" in str(certificate)
+    x, y = numbers(fusion, n)
+    assert np.array_equal(kernel.simulate(x, y)[0], -(x.astype(np.float32) @ y.astype(np.float32)))
+
+
+def test_terms_of_16_bits_are_in_that_order_already() -> None:
+    fusion, z = product(16, dtype=tf.bfloat16)
+    (made,) = z.pack_factors(2, 16, [1], as_columns=True)
+    assert "%" not in str(made.definition)
+    assert "%" not in str(fusion.definition(z))
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_factors_that_are_alike_share_a_copy(turned: bool) -> None:
     with tf.Fusion("gram") as fusion:
@@ -142,6 +164,8 @@ REFUSED: list[tuple[Callable[[tf.TensorView], object], str]] = [
     (lambda z: z.pack_factors(2, 8, untyped(0.5)), "0.5 is not a list of operands"),
     (lambda z: z.pack_factors(2, 8, []), "it has no operand to pack"),
     (lambda z: z.pack_factors(2, 8, turned=untyped(1)), "turned is 1"),
+    (lambda z: z.pack_factors(2, 16, as_columns=untyped(1)), "as_columns is 1"),
+    (lambda z: z.pack_factors(2, 8, as_columns=True), "a multiple of 8, of terms in the order of columns"),
 ]
 
 

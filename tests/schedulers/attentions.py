@@ -69,6 +69,34 @@ def keys_of_8_bits() -> tf.Fusion:
     return fusion
 
 
+def values_of_8_bits(
+    d: int = 32,
+    dv: int = 32,
+    sizes: tuple[int | str, int | str] = (70, 80),
+    *,
+    is_causal: bool = False,
+    most: float | None = 448.0,
+    batch: tuple[int, ...] = (),
+    is_packed: bool = True,
+) -> tf.Fusion:
+    """Exponentials of 8 bits, times 256, and values in the order of accumulators, or as torch has them; with a descale of each head."""
+    m, n = sizes
+    with tf.Fusion("bytes") as fusion:
+        q, k = (tf.define_tensor([*batch, e, d], dtype=tf.float8_e4m3, name=name) for e, name in ((m, "q"), (n, "k")))
+        v = tf.define_tensor([*batch, dv, n] if is_packed else [*batch, n, dv], dtype=tf.float8_e4m3, name="v")
+        values, b = v, len(batch)
+        if is_packed:  # [.., d, key / 16, lane, pair, element] to keys (key / 16, pair, lane, element)
+            digits = tf.reshape(v, (*batch, dv, int(n) // 16, 4, 2, 2))
+            values = tf.reshape(tf.permute(digits, (*range(b), *(b + p for p in (1, 3, 2, 4, 0)))), (*batch, n, dv))
+        s = tf.matmul(q, transposed(k), dtype=tf.float32) * d**-0.5
+        s = causal(s, -math.inf) if is_causal else s
+        p = tf.exp2(s - (tf.max(s, axis=-1, keepdims=True) - 8.0))
+        total = tf.sum(p, axis=-1, keepdims=True)
+        p = p if most is None else tf.maximum(tf.minimum(p, most), -most)
+        fusion.add_output(tf.cast(tf.matmul(tf.cast(p, tf.float8_e4m3), values, dtype=tf.float32) / total, tf.bfloat16))
+    return fusion
+
+
 def chunks_of(fusion: tf.Fusion, n: int, multiple: int) -> tf.Fusion:
     """The walks over chunks of its keys, side by side."""
     made = tf.chunk_cascade(find(fusion).reductions, n, multiple)
@@ -127,3 +155,28 @@ CASES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig, tuple[int, int]
     "keys of 8 bits": (keys_of_8_bits, AttentionConfig(1, 32, 2), (70, 70)),
     "softcap, bias, sums": (softcapped, AttentionConfig(1, 32, 2), (65, 33)),
 }
+
+BYTES: dict[str, tuple[Callable[[], tf.Fusion], AttentionConfig]] = {
+    "short chunk": (values_of_8_bits, AttentionConfig(1, 32, 2)),
+    "causal, products ahead": (lambda: values_of_8_bits(sizes=(96, 96), is_causal=True, batch=(2,)), AttentionConfig(1, 64, 2, is_pipelined=True)),
+    "parts": (lambda: values_of_8_bits(dv=128, sizes=(5, 96), most=None), AttentionConfig(2, 96, 2, parts=2, staged=1)),
+}
+"""With values of 8 bits."""
+
+
+def of_8_bits(q: NDArray[Any], k: NDArray[Any], v: NDArray[Any], *, is_causal: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The result in float64, and with exponentials in 8 bits."""
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    s = q @ np.swapaxes(k, -1, -2) * q.shape[-1] ** -0.5
+    if is_causal:
+        s[..., ~np.tri(*s.shape[-2:], dtype=bool)] = -np.inf
+    p = np.exp2(s - s.max(-1, keepdims=True) + 8.0)
+    total = p.sum(-1, keepdims=True)
+    return p @ v / total, p.astype(tf.float8_e4m3.numpy).astype(np.float64) @ v / total
+
+
+def as_packed(v: NDArray[Any]) -> NDArray[Any]:
+    """Values ``[.., keys, columns]`` in the order of accumulators, ``[.., columns, keys]``."""
+    *batch, n, d = v.shape
+    b = len(batch)
+    return v.reshape(*batch, n // 16, 2, 4, 2, d).transpose(*range(b), *(b + p for p in (4, 0, 2, 1, 3))).reshape(*batch, d, n).copy()

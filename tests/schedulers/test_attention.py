@@ -10,7 +10,7 @@ import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers import AttentionConfig
 from taskfuse.schedulers.attention import offer
-from tests.schedulers.attentions import CASES, arrays, attention, chunks_of, latent, softcapped
+from tests.schedulers.attentions import BYTES, CASES, arrays, as_packed, attention, chunks_of, latent, of_8_bits, softcapped, values_of_8_bits
 from tests.testing.ptx.compiled import compared
 
 
@@ -26,6 +26,24 @@ def test_it_is_right_and_proved(name: str) -> None:
     assert not [b for b in kernel.buffers if b.memory is tf.MemoryType.Global]
     for found, expected in zip(kernel.simulate(*args, seed=2), wanted, strict=True):
         np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("name", BYTES)
+def test_exponentials_and_values_of_8_bits(name: str) -> None:
+    """At the rate of 8 bits in both products; the error is that of exponentials in 8 bits."""
+    make, config = BYTES[name]
+    fusion, rng = make(), np.random.default_rng(3)
+    q, k, v = (rng.standard_normal([int(str(e)) for e in tv.shape]).astype(tv.dtype.numpy) for tv in fusion.inputs)
+    v = np.swapaxes(v, -1, -2)
+    exact, rounded = of_8_bits(q, k, v, is_causal="causal" in name)
+    tf.schedulers.attention(fusion, config)
+    kernel = tf.lower(fusion)
+    certificate = kernel.verify()
+    assert certificate.is_proved
+    assert "rewritings: 1 of 1" in str(certificate)
+    assert not re.search(r"WGMMA.*float16", str(kernel))
+    out = kernel.simulate(q, k, as_packed(v), seed=2)[0].astype(np.float64)
+    assert np.abs(out - exact).max() < 2 * np.abs(rounded - exact).max() + 2**-9 * np.abs(exact).max()
 
 
 def test_causal_walks_end_behind_the_diagonal() -> None:
@@ -102,6 +120,20 @@ def test_chunks_of_keys_side_by_side(make: Callable[[], tf.Fusion], sizes: tuple
     kernel.verify().require()
     for found, expected in zip(kernel.simulate(*args, seed=2), wanted, strict=True):
         np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    ("make", "config", "said"),
+    [
+        (lambda: values_of_8_bits(is_packed=False), AttentionConfig(1, 32, 2), "in the order of accumulators"),
+        (values_of_8_bits, AttentionConfig(1, 48, 2), "an instruction multiplies 32 keys"),
+        (lambda: values_of_8_bits(dv=512), AttentionConfig(2, 32, 2, parts=2, apart=True), "exponentials of 8 bits stay in the registers"),
+        (lambda: values_of_8_bits(most=255.0), AttentionConfig(1, 32, 2), "is not one factor for all of them"),  # it clamps the greatest
+    ],
+)
+def test_values_of_8_bits_that_do_not_fit(make: Callable[[], tf.Fusion], config: AttentionConfig, said: str) -> None:
+    with pytest.raises(UnsupportedError, match=said):
+        tf.schedulers.attention(make(), config)
 
 
 def test_chunks_divide_padded_keys() -> None:

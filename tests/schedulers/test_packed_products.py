@@ -14,6 +14,7 @@ from taskfuse.schedulers.packed_products import pack_products
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segmenter import choose_segments
 from taskfuse.target import DEFAULT
+from tests.schedulers.attentions import attention, values_of_8_bits
 from tests.schedulers.oracle import checked
 from tests.schedulers.tried import arguments
 
@@ -164,3 +165,13 @@ def test_kernels_of_packed_products_are_proved_and_right(m: int, n: int, k: int,
     found = checked(packed, given)
     assert found.steps
     assert np.array_equal(evaluate(packed, given, MODULAR)[0], evaluate(fusion, given, MODULAR)[0])
+
+
+def test_values_beside_exponentials_of_8_bits_are_packed_in_the_order_of_accumulators() -> None:
+    def lines(fusion: tf.Fusion) -> list[str]:
+        script = pack_products(fusion, Sizes(fusion, None, DEFAULT))
+        return [] if script is None else [line.split(".")[-1] for line in script.lines[1:]]
+
+    assert lines(values_of_8_bits(batch=(2,), is_packed=False)) == ["pack_factors(3, 16, [1], as_columns=True)"]
+    assert lines(values_of_8_bits(sizes=(5, 70), is_packed=False)) == []  # queries and keys alone would be no walk
+    assert lines(attention(sizes=(64, 64))) == []  # values of 16 bits are read as they are
