@@ -11,6 +11,7 @@ convert through ``float``, as in ml_dtypes; only float64 to float16 is rounded o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -153,6 +154,18 @@ __device__ __forceinline__ unsigned round_to_float8(unsigned magnitude) {
   return __float_as_uint(__uint_as_float(magnitude) + __uint_as_float(place)) - place;
 }
 
+// what is too great becomes the greatest number
+__device__ __forceinline__ unsigned char to_saturated_float8_e4m3(float x) {
+#if __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return pair;
+#else
+  const unsigned bits = __float_as_uint(x), magnitude = bits & 0x7fffffff, sign = bits >> 24 & 0x80;
+  return magnitude > 0x7f800000 ? sign | 0x7f : sign | round_to_float8<3, 7>(min(magnitude, 0x43e00000u));
+#endif
+}
+
 // NaN above 464, the middle between the greatest number and the next
 __device__ __forceinline__ unsigned char to_float8_e4m3(float x) {
 #if __CUDA_ARCH__ >= 890
@@ -163,6 +176,22 @@ __device__ __forceinline__ unsigned char to_float8_e4m3(float x) {
   const unsigned bits = __float_as_uint(x), magnitude = bits & 0x7fffffff, sign = bits >> 24 & 0x80;
   return magnitude > 0x43e80000 ? sign | 0x7f : sign | round_to_float8<3, 7>(magnitude);
 #endif
+}
+
+__device__ __forceinline__ void to_saturated_float8_e4m3x2(unsigned char* out, float a, float b) {
+#if __CUDA_ARCH__ >= 890
+  unsigned short pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(b), "f"(a));
+  memcpy(out, &pair, 2);
+#else
+  out[0] = to_saturated_float8_e4m3(a);
+  out[1] = to_saturated_float8_e4m3(b);
+#endif
+}
+
+__device__ __forceinline__ void to_float8_e4m3x2(unsigned char* out, float a, float b) {
+  const float nan = __int_as_float(0x7fffffff);
+  to_saturated_float8_e4m3x2(out, fabsf(a) > 464.0f ? nan : a, fabsf(b) > 464.0f ? nan : b);
 }
 
 // infinity from 61440 on, the middle between the greatest number and the next
@@ -255,6 +284,20 @@ def convert(text: str, source: DType, target: DType, packed: bool = False) -> Sn
         packed: its neighbors are converted with it, into one register.
     """
     return _called(_convert(text, source, target, packed))
+
+
+def convert_pair(address: str, values: Sequence[str], *, saturates: bool) -> Snippet:
+    """A call that stores two floats as neighbors of ``float8_e4m3`` at an address in registers.
+
+    Args:
+        saturates: what is too great becomes the greatest number.
+    """
+    return _called(f"to_{'saturated_' * saturates}float8_e4m3x2({address}, {', '.join(values)})")
+
+
+def saturated(text: str) -> Snippet:
+    """A ``float`` in ``float8_e4m3``, where what is too great becomes the greatest number."""
+    return _called(f"to_saturated_float8_e4m3({text})")
 
 
 def rounded(text: str, source: DType) -> Snippet:

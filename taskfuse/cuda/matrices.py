@@ -35,8 +35,11 @@ WORD = Helper(
 // the 32-bit register that holds the elements at x, the first in the lowest bits
 template <typename T>
 __device__ __forceinline__ unsigned word(const T* x) {
-  if constexpr (sizeof(T) == 1) return (unsigned char)x[0] | (unsigned char)x[1] << 8 | (unsigned char)x[2] << 16 | (unsigned)(unsigned char)x[3] << 24;
-  else if constexpr (sizeof(T) == 2) return (unsigned short)x[0] | (unsigned)(unsigned short)x[1] << 16;
+  if constexpr (sizeof(T) == 1) {  // as bytes that are joined where they are read, each would be in a register of its own
+    unsigned found;
+    memcpy(&found, x, 4);
+    return found;
+  } else if constexpr (sizeof(T) == 2) return (unsigned short)x[0] | (unsigned)(unsigned short)x[1] << 16;
   else return (unsigned)x[0];
 }
 __device__ __forceinline__ unsigned word(const float* x) { return __float_as_uint(x[0]); }""",
@@ -47,6 +50,10 @@ SET_WORD = Helper(
 // the elements at x are those in a 32-bit register
 template <typename T>
 __device__ __forceinline__ void set_word(T* x, unsigned word) {
+  if constexpr (sizeof(T) == 1) {
+    memcpy(x, &word, 4);
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < 4 / (int)sizeof(T); ++i) x[i] = (T)(word >> 8 * sizeof(T) * i);
 }
@@ -86,6 +93,21 @@ __device__ __forceinline__ void wgmma_retired(int (&accumulators)[count]) {
   for (int i = 0; i < count; ++i) asm volatile("" : "+r"(accumulators[i])::"memory");
 }""",
     arch=90,
+)
+WGMMA_BESIDE = Helper(
+    "wgmma_beside",
+    """\
+// these numbers are computed while wgmmas run, and not behind the wgmma.wait_group that follows: ptxas leaves it behind a test of an mbarrier, whatever the
+// result is, and the parity that is asked for waits for the numbers
+template <int count>
+__device__ __forceinline__ void wgmma_beside(const float (&numbers)[count], const unsigned long long* barrier) {
+  unsigned bits = 0;
+#pragma unroll
+  for (int i = 0; i < count; ++i) bits ^= __float_as_uint(numbers[i]);
+  asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%0], %1; }" ::"r"(shared_address(barrier)), "r"(bits >> 31) : "memory");
+}""",
+    (SHARED_ADDRESS,),
+    90,
 )
 WGMMA_FACTOR = Helper(
     "wgmma_factor",

@@ -1,4 +1,5 @@
-"""Loops over elements of 16-bit floats in registers that take two elements at a time: one instruction computes both halves of a 32-bit word.
+"""Loops over elements of 16-bit floats in registers that take two elements at a time: one instruction computes both halves of a 32-bit word. And those that
+convert float32 to ``float8_e4m3``, of which one instruction converts two.
 
 A loop that is copied for each of its values, and whose body is one function of elements that lie side by side, runs half as often, on words. Functions that
 have such an instruction (:attr:`~taskfuse.ir.spelling.Spelling.pair`) compute the numbers that float32, rounded, has; one for each element takes the
@@ -8,12 +9,14 @@ conversions to float32 and back, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import isnan
 from typing import NamedTuple
 
 from taskfuse.cuda.rounded import is_short
 from taskfuse.cuda.storage import NamedStorage
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, float8_e4m3, float32
+from taskfuse.ir.elementwise_function import DTypeRule
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, simplify, substitute, sym
 from taskfuse.ir.values import NATIVE
@@ -56,6 +59,29 @@ def pair_of(loop: For, places: Mapping[str, NamedStorage], facts: Callable[[], F
             case _:
                 return None
     return Pair(made, tuple(found))
+
+
+class Narrowed(NamedTuple):
+    """Two neighboring elements of ``float8_e4m3``, from ``out`` on, and the numbers of float32 that they are."""
+
+    stmt: Compute
+    operands: tuple[Access, Access]
+
+
+def narrowed_of(loop: For, places: Mapping[str, NamedStorage], facts: Callable[[], Facts]) -> Narrowed | None:
+    """The conversion of a loop that may take two elements at a time; ``None``: it may not."""
+    match loop:
+        case For(unroll=True, start=Const(0), stop=Const(stop), step=Const(1), body=(Compute(operands=(Access() as source,)) as made,)) if stop % 2 == 0:
+            pass
+        case _:
+            return None
+    dtypes = [places[access.buffer].dtype for access in (made.out, source)]
+    if made.op.rule is not DTypeRule.CAST or made.dtype is not float32 or dtypes != [float8_e4m3, float32]:
+        return None
+    if not _is_adjacent(made.out, loop.var, float8_e4m3, places, facts):
+        return None
+    after = replace(source, index=tuple(simplify(substitute(e, {loop.var: sym(loop.var) + 1}), facts()) for e in source.index))
+    return Narrowed(made, (source, after))
 
 
 def word_of(number: Immediate, dtype: DType) -> str:

@@ -20,6 +20,7 @@ from taskfuse.cuda.loop_versions import parted
 from taskfuse.cuda.peeling import peeled
 from taskfuse.cuda.ranges import INT32, dense, kernel_ranges
 from taskfuse.cuda.rounded import float_registers
+from taskfuse.cuda.saturated import with_saturating_conversions
 from taskfuse.cuda.signature import (
     Argument,
     DivisorArgument,
@@ -95,6 +96,7 @@ def emit(
 
 def kernel_parts(kernel: Kernel, fast_math: bool) -> Kernel:
     """A kernel of the same meaning whose loops are printed as they stand."""
+    kernel = with_saturating_conversions(kernel)
     return peeled(with_fast_exponents(kernel)) if fast_math else parted(peeled(kernel))
 
 

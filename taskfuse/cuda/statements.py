@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
+from math import inf, prod
 
 from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.agreement import asked_of_a_lane
-from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.c_types import c_type, convert_pair, saturated
 from taskfuse.cuda.combined_updates import HeldUpdates
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
 from taskfuse.cuda.functions import call, call_of_pair, usual_condition
 from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.loop_versions import divisor_of, has_usual_form, has_versions
-from taskfuse.cuda.pairs import Pair, pair_of, word_of
+from taskfuse.cuda.pairs import Narrowed, Pair, narrowed_of, pair_of, word_of
 from taskfuse.cuda.ranges import steady
 from taskfuse.cuda.rounded import ShorterForms
+from taskfuse.cuda.saturated import SATURATED
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
@@ -38,6 +39,8 @@ from taskfuse.location import Location
 
 _NAMES: dict[type[Expr], str] = {FloorDiv: "quotient", Mod: "rest", Element: "element", UpperBound: "place"}
 """Variables of the expressions hoisted to the start of a body."""
+FEW = 4
+"""The most elements of an array that are asked for before a wait."""
 _DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | WaitGroup | FenceProxyAsync
 """Statements before and after which a chaos build delays."""
 
@@ -72,6 +75,7 @@ class StatementPrinter:
         self._visible: set[str] = set()  # the Local buffers that are declared here
         self._in_flight: dict[str, float] = {}  # accumulators of wgmmas above that no text above has waited for, and the number of their batch
         self._batches = 0  # of wgmmas that are closed above
+        self._beside: dict[str, None] = {}  # the arrays of float32 that are computed since the last statement above that issues, or waits for, wgmmas
         self._held = HeldUpdates(writer)
 
     def body(self, body: tuple[Stmt, ...], scope: TextScope) -> None:
@@ -85,6 +89,8 @@ class StatementPrinter:
         for k, stmt in enumerate(body):
             if isinstance(stmt, WgmmaFence):
                 self._pack(body[k + 1 :], scope)
+            if isinstance(stmt, WaitGroup) and stmt.queue is Queue.WGMMA:
+                self._keep_beside(scope)
             self._statement(stmt, scope)
             match stmt:
                 case Commit(queue=Queue.WGMMA):
@@ -94,6 +100,18 @@ class StatementPrinter:
                 case _:
                     pass
         self._visible -= own
+
+    def _keep_beside(self, scope: TextScope) -> None:
+        """What is computed while wgmmas run stays in front of the wait for them: the last array of few elements, such as sums, and so what they are made of.
+        A compiler may move the wait in front of all this, as it depends on no product, and then nothing runs beside them."""
+        w, beside = self._writer, self._beside
+        self._beside = {}
+        if not beside or not self._in_flight:
+            return
+        few = [name for name in beside if name in self._visible and prod(int(e) for e in w.places[name].shape) <= FEW]
+        barrier = next(iter(w.mbarriers.values()), None)
+        if few and barrier is not None:
+            w.call(scope, matrices.WGMMA_BESIDE, w.places[few[-1]].identifier, barrier)
 
     def _hold(self, pending: int, scope: TextScope) -> None:
         """Wgmmas are waited for, all but the last batches: reads of their accumulators stay after this point. A compiler may move it, and then runs them one
@@ -174,8 +192,14 @@ class StatementPrinter:
                 self._if(stmt, scope)
                 self._part(stmt)
             case Compute():
+                if self._in_flight and (place := w.places[stmt.out.buffer]).dtype is float32 and place.shape and not MEDIA[place.memory].has_addresses:
+                    self._beside[stmt.out.buffer] = None
                 if (moved := self._moved(stmt)) is not None:
                     w.move(stmt.out, moved, scope)
+                    return
+                if stmt.op is SATURATED:
+                    converted = saturated(w.operand(stmt.operands[0], float32, scope))
+                    w.line(scope, f"{w.element(stmt.out, scope)} = {w.use(converted)};")
                     return
                 if (number := w.float_of_index(stmt, scope)) is not None:
                     w.store(stmt.out, number, float32, scope)
@@ -211,6 +235,7 @@ class StatementPrinter:
                 a = w.address(stmt.a, scope) if isinstance(stmt.a, Access) else matrices.descriptor(w, stmt.a, scope)
                 operands = a, matrices.descriptor(w, stmt.b, scope)
                 self._in_flight[stmt.acc.buffer] = self._batches
+                self._beside = {}
                 w.call(scope, matrices.wgmma(stmt), w.address(stmt.acc, scope), *operands, scope.indices.text(stmt.accumulate))
             case Mma(acc=acc, a=a, b=b):
                 w.call(scope, matrices.mma(stmt), *(w.address(r, scope) for r in (acc, a, b)))
@@ -253,7 +278,7 @@ class StatementPrinter:
             inner = replace(inner, turn=i)
         if stmt.unroll:
             inner = replace(inner, copied=stmt)
-        pair = pair_of(stmt, w.places, indices.facts)
+        pair = pair_of(stmt, w.places, indices.facts) or narrowed_of(stmt, w.places, indices.facts)
         step = f"{i} += {2 if pair else indices.text(stmt.step)}" if pair or stmt.step is not ONE else f"++{i}"
         if stmt.unroll:
             w.unroll()
@@ -266,10 +291,13 @@ class StatementPrinter:
         if lookups_of(stmt.stop):  # the compiler would read the table again in each iteration
             start, stop = f"{start}, {i}_end = {indices.text(stmt.stop)}", f"{i}_end"
         w.line(scope, f"for ({'long long' if wide else 'int'} {start}; {i} < {stop}; {step}) {{")
-        if pair is None:
-            self.body(stmt.body, inner)
-        else:
-            self._pair(pair, inner)
+        match pair:
+            case Pair():
+                self._pair(pair, inner)
+            case Narrowed():
+                self._narrowed(pair, inner)
+            case None:
+                self.body(stmt.body, inner)
         w.line(scope, "}")
 
     def _versions(self, stmt: For, scope: TextScope) -> None:
@@ -293,6 +321,14 @@ class StatementPrinter:
         dtype = w.dtype(stmt.out)
         operands = [word_of(o, dtype) if isinstance(o, Immediate) else f"{matrices.WORD.name}({w.address(o, scope)})" for o in pair.operands]
         w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), bare(w.use(call_of_pair(stmt.op, operands, dtype))))
+
+    def _narrowed(self, pair: Narrowed, scope: TextScope) -> None:
+        """Two conversions of numbers that become neighbors."""
+        w, stmt = self._writer, pair.stmt
+        if self._locations and stmt.location is not None:
+            self._say(stmt.location, scope)
+        operands = [w.operand(o, float32, scope) for o in pair.operands]
+        w.line(scope, f"{w.use(convert_pair(w.address(stmt.out, scope), operands, saturates=stmt.op is SATURATED))};")
 
     def _claims(self, stmt: For, queue: str, scope: TextScope) -> None:
         """A loop over the numbers that the block claims; ``scope`` is that of its body."""

@@ -79,6 +79,31 @@ FOR i in 0..8 UNROLL:
     assert "word(" not in text
 
 
+def narrowed(line: str, before: str = "") -> str:
+    """The text of an unrolled loop over registers of ``float8_e4m3``, of the floats w."""
+    kernel = parse_kernel(f"""\
+KERNEL k(a: float32[8]) -> (b: float8_e4m3[8])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL r: float8_e4m3[8]
+  LOCAL w: float32[8]
+  LOCAL m: float32[]
+
+FOR i in 0..8 UNROLL:
+  w[i] = exp(a[i])
+FOR i in 0..8 UNROLL:
+{before}  {line}
+COPY b[0] <- r[0] width 8
+""")
+    return emit(kernel).text.split("__global__")[1].split("for (int i = 0")[2].split("}")[0]
+
+
+def test_conversions_to_8_bits_take_two() -> None:
+    assert narrowed("r[i] = cast.float32(w[i])") == "; i < 8; i += 2) {\n    to_float8_e4m3x2(&r[i], w[i], w[i + 1]);\n  "
+    assert "to_float8_e4m3x2(&r[i], w[2 * (i % 4)], w[2 * ((i + 1) % 4)]);" in narrowed("r[i] = cast.float32(w[2 * (i % 4)])")
+    assert "; ++i) {" in narrowed("r[7 - i] = cast.float32(w[i])")
+    assert "; ++i) {" in narrowed("r[i] = exp.float32(w[i])")
+
+
 def test_an_odd_count_takes_one() -> None:
     assert "; ++i) {" in loop("r[i] = relu.float32(x[i])", 3)
 
