@@ -117,9 +117,12 @@ def reshape(x: TensorView, shape: Sequence[IntLike | str]) -> TensorView:
     check_tensor("reshape", x)
     given = [wrap(e) if isinstance(e, int) else extent("reshape", x.fusion, e) for e in map(plain, listed("reshape", shape, "extents"))]
     wanted = _infer(x, given)
-    index: list[Expr] = [ZERO] * x.ndim
-    total = _product(x.shape)
-    if total is not ZERO:
+    if _product(x.shape) is ZERO:  # no element is read: the place of the first one, which has to be one of the tensor in memory
+        while isinstance(x.definition, View):
+            x = x.definition.operand.tensor
+        index: list[Expr] = [ZERO] * x.ndim
+    else:
+        index = [ZERO] * x.ndim
         for inner, outer in _groups(x.shape, wanted):
             _map_group(x.shape, inner, wanted, outer, index)
     return view(x, "reshape", wanted, index)

@@ -11,6 +11,7 @@ import taskfuse.ops as tf
 from taskfuse.ir.expr import View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView
+from taskfuse.lowering import lower
 from tests.ops.reference import Array, evaluated, message, numbers
 
 
@@ -119,3 +120,12 @@ def test_shape_errors() -> None:
         assert message(lambda: tf.reshape(x, [-2, 3])) == "reshape: [-2, 3] has a negative extent\nhelp: only one extent may be -1"
         assert message(lambda: tf.reshape(x, ["2*"])).startswith("reshape: '2*' is not an extent: ")
         assert len(fusion.tensors()) == count
+
+
+def test_reshape_of_no_elements() -> None:
+    """Views without elements may begin behind the last one of their tensor; kernels name no place there."""
+    with Fusion("f") as fusion:
+        x = tf.define_tensor([4, 1], name="x")
+        fusion.add_output(tf.sum(tf.exp(tf.reshape(x[:, 1:], [2, 0])), 1))
+    fusion.inline_most()
+    assert lower(fusion).verify().is_proved
