@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from math import inf, prod
 
 from taskfuse.dtypes import float32
@@ -46,6 +46,7 @@ CACHED = 1 / 3
 MOST_WAVES = 2
 """Tiles of chunks for each multiprocessor, of :data:`LARGEST_TILE`, up to which chunks may gain where factors are computed."""
 LARGEST_TILE = 128 * 256
+"""Elements of the largest tile."""
 GAIN = 0.95
 """The most time of both kernels, relative to the product without chunks."""
 
@@ -125,10 +126,10 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
     ways = [(us, possible)]
     if computed_for(fusion, expr):
         few = [c for c in possible if batch * c * m * n <= MOST_WAVES * target.sms * LARGEST_TILE]
-        ways.insert(0, (partial(_computed_us, fusion, expr.output.name, axes.k, k, extent), few))
+        ways.insert(0, (cache(partial(_computed_us, fusion, expr.output.name, axes.k, k, extent)), few))
     for each_us, counts in ways:
-        best = min(counts, key=lambda c: both(c, each_us), default=1)
-        if best > 1 and both(best, each_us) < GAIN * each_us(1):
+        best, whole_us = min(counts, key=lambda c: both(c, each_us), default=1), each_us(1)
+        if best > 1 and whole_us < inf and both(best, each_us) < GAIN * whole_us:
             return axes.k, k // best
     return None
 

@@ -36,6 +36,7 @@ from taskfuse.target import DEFAULT, Target
 COMPUTED_SPANS = (1, 2)
 """Rows of the swizzle along k in a step whose factor is computed; longer ones were not measured."""
 NOT_SWAPPED = "factors can be swapped only where one product of inputs makes each stored element"
+"""Why factors are taken in one order alone: no reason that says what could be changed in the other."""
 
 
 @tries_parameters
