@@ -11,8 +11,12 @@ from collections.abc import Callable, Mapping
 from math import isnan
 from typing import NamedTuple
 
+from taskfuse.cuda import matrices
+from taskfuse.cuda.functions import call_of_pair
 from taskfuse.cuda.rounded import is_short
 from taskfuse.cuda.storage import NamedStorage
+from taskfuse.cuda.text import bare
+from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType
 from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, simplify, substitute, sym
@@ -42,14 +46,14 @@ def pair_of(loop: For, places: Mapping[str, NamedStorage], facts: Callable[[], F
             return None
     if made.op.cpp.pair is None or not is_short(dtype) or made.dtype not in (dtype, dtype.compute) or made.op.result_dtype(made.dtype) is not made.dtype:
         return None
-    if not _is_adjacent(made.out, loop.var, dtype, places, facts):
+    if not is_adjacent(made.out, loop.var, dtype, places, facts):
         return None
     found: list[Access | Immediate] = []
     for operand in made.operands:
         match operand:
             case Access(buffer=buffer, index=index) if buffer == made.out.buffer and index != made.out.index:
                 return None  # the second element may be computed of the first
-            case Access() if _is_adjacent(operand, loop.var, dtype, places, facts):
+            case Access() if is_adjacent(operand, loop.var, dtype, places, facts):
                 found.append(operand)
             case Immediate() if _has(dtype, operand):
                 found.append(operand)
@@ -58,13 +62,21 @@ def pair_of(loop: For, places: Mapping[str, NamedStorage], facts: Callable[[], F
     return Pair(made, tuple(found))
 
 
+def write_pair(w: Writer, pair: Pair, scope: TextScope) -> None:
+    """A line for two elements that lie side by side."""
+    dtype = w.dtype(pair.stmt.out)
+    w.helpers |= {matrices.WORD, matrices.SET_WORD}
+    operands = [word_of(o, dtype) if isinstance(o, Immediate) else f"{matrices.WORD.name}({w.address(o, scope)})" for o in pair.operands]
+    w.call(scope, matrices.SET_WORD, w.address(pair.stmt.out, scope), bare(w.use(call_of_pair(pair.stmt.op, operands, dtype))))
+
+
 def word_of(number: Immediate, dtype: DType) -> str:
     """The text of a word with a number in both halves."""
     bits = int(NATIVE.literal(number.value, dtype).view("u2"))
     return f"0x{bits:04x}{bits:04x}u"
 
 
-def _is_adjacent(access: Access, var: str, dtype: DType, places: Mapping[str, NamedStorage], facts: Callable[[], Facts]) -> bool:
+def is_adjacent(access: Access, var: str, dtype: DType, places: Mapping[str, NamedStorage], facts: Callable[[], Facts]) -> bool:
     """Whether the elements of two consecutive trips lie side by side in registers."""
     place = places[access.buffer]
     if MEDIA[place.memory].has_addresses or place.is_register or place.holds_floats or place.dtype is not dtype:

@@ -13,15 +13,16 @@ from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.combined_updates import HeldUpdates
 from taskfuse.cuda.dispatch import Decision, decision_tree
 from taskfuse.cuda.expressions import Indices, Level, PrintedExpr, once
-from taskfuse.cuda.functions import call, call_of_pair, usual_condition
+from taskfuse.cuda.functions import call, usual_condition
 from taskfuse.cuda.hoisting import Divisions, guard_around
 from taskfuse.cuda.loop_versions import divisor_of, has_usual_form, has_versions
-from taskfuse.cuda.pairs import Pair, pair_of, word_of
+from taskfuse.cuda.pairs import pair_of, write_pair
 from taskfuse.cuda.ranges import steady
 from taskfuse.cuda.rounded import ShorterForms
 from taskfuse.cuda.storage import constant_elements, declared_in, vector_bytes
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import bare
+from taskfuse.cuda.word_chains import WordChains
 from taskfuse.cuda.writer import TextScope, Writer
 from taskfuse.dtypes import DType, bool_, float32
 from taskfuse.ir.elementwise_function import DTypeRule
@@ -73,6 +74,7 @@ class StatementPrinter:
         self._in_flight: dict[str, float] = {}  # accumulators of wgmmas above that no text above has waited for, and the number of their batch
         self._batches = 0  # of wgmmas that are closed above
         self._held = HeldUpdates(writer)
+        self._chains = WordChains(writer)
 
     def body(self, body: tuple[Stmt, ...], scope: TextScope) -> None:
         """The statements of a body, after the registers that it declares."""
@@ -254,7 +256,8 @@ class StatementPrinter:
         if stmt.unroll:
             inner = replace(inner, copied=stmt)
         pair = pair_of(stmt, w.places, indices.facts)
-        step = f"{i} += {2 if pair else indices.text(stmt.step)}" if pair or stmt.step is not ONE else f"++{i}"
+        chain = self._chains.find(stmt, indices.facts) if pair is None and scope.asks is None else None
+        step = f"{i} += {2 if pair or chain else indices.text(stmt.step)}" if pair or chain or stmt.step is not ONE else f"++{i}"
         if stmt.unroll:
             w.unroll()
         elif isinstance(stmt.start, Const) and isinstance(stmt.stop, Const) and _fills_slots(stmt):
@@ -266,10 +269,14 @@ class StatementPrinter:
         if lookups_of(stmt.stop):  # the compiler would read the table again in each iteration
             start, stop = f"{start}, {i}_end = {indices.text(stmt.stop)}", f"{i}_end"
         w.line(scope, f"for ({'long long' if wide else 'int'} {start}; {i} < {stop}; {step}) {{")
-        if pair is None:
-            self.body(stmt.body, inner)
+        if pair is not None:
+            if self._locations and pair.stmt.location is not None:
+                self._say(pair.stmt.location, inner)
+            write_pair(w, pair, inner)
+        elif chain is not None:
+            self._chains.print(chain, inner, self._statement)
         else:
-            self._pair(pair, inner)
+            self.body(stmt.body, inner)
         w.line(scope, "}")
 
     def _versions(self, stmt: For, scope: TextScope) -> None:
@@ -283,16 +290,6 @@ class StatementPrinter:
         w.line(scope, "} else {")
         self._for(stmt, replace(inner, is_usual=False))
         w.line(scope, "}")
-
-    def _pair(self, pair: Pair, scope: TextScope) -> None:
-        """Two elements that lie side by side."""
-        w, stmt = self._writer, pair.stmt
-        if self._locations and stmt.location is not None:
-            self._say(stmt.location, scope)
-        w.helpers |= {matrices.WORD, matrices.SET_WORD}
-        dtype = w.dtype(stmt.out)
-        operands = [word_of(o, dtype) if isinstance(o, Immediate) else f"{matrices.WORD.name}({w.address(o, scope)})" for o in pair.operands]
-        w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), bare(w.use(call_of_pair(stmt.op, operands, dtype))))
 
     def _claims(self, stmt: For, queue: str, scope: TextScope) -> None:
         """A loop over the numbers that the block claims; ``scope`` is that of its body."""

@@ -40,7 +40,7 @@ _LIBRARY = re.compile(
 )
 # helpers of integer expressions and of statements (taskfuse/cuda/expressions.py, taskfuse/cuda/instructions.py)
 _HELPERS = re.compile(
-    r"shared_address|store\d+_if|copy(\d+|_commit|_wait)|async_copy\d+(_or_zero)?|fence_\w+|mbarrier_\w+|bulk_\w+|tma_\w+|wgmma_\w+|mma_\w+|matrix|(ld|st)matrix_\w+|word|set_word"
+    r"shared_address|store\d+_if|copy(\d+|_commit|_wait)|async_copy\d+(_or_zero)?|fence_\w+|mbarrier_\w+|bulk_\w+|tma_\w+|wgmma_\w+|mma_\w+|matrix|(ld|st)matrix_\w+|word|set_word|(\w+_)?halves"
     r"|set_registers_\d+|counter_(arrive|value)|semaphore_\w+|queue_\w+|grid_barrier_\w+"
     r"|named_barrier|wait_for_stream|cluster_(barrier|address|index_[xyz])|report_timeout|nanoseconds|delay_at_random|floor_(divide|modulo)|table_[0-9a-f]+"
 )
@@ -207,11 +207,7 @@ class Writer:
         """The text of an operand converted to ``dtype``."""
         match operand:
             case Access():
-                place = self.places[operand.buffer]
-                text = self.element(operand, scope)
-                if place.holds_floats and dtype is bfloat16:
-                    return self.use(bits(text))
-                return self.use(convert(text, float32 if place.holds_floats else place.dtype, dtype))
+                return self.converted(self.places[operand.buffer], self.element(operand, scope), dtype)
             case Immediate():
                 if operand.dtype is dtype:
                     return literal(operand.value, dtype)
@@ -220,6 +216,12 @@ class Writer:
                 return self.use(convert(self.names[name], self._scalars[name], dtype))
             case IndexOf(value=value):
                 return self.use(convert(scope.indices.wide_text(value, Level.UNARY), int64, dtype))
+
+    def converted(self, place: NamedStorage, text: str, dtype: DType) -> str:
+        """The text of an element of some storage converted to ``dtype``."""
+        if place.holds_floats and dtype is bfloat16:
+            return self.use(bits(text))
+        return self.use(convert(text, float32 if place.holds_floats else place.dtype, dtype))
 
     def float_of_index(self, stmt: Compute, scope: TextScope) -> str | None:
         """The text of an index that becomes a float32: what iterations of unrolled loops have in common, which is converted once, plus a constant of each.
