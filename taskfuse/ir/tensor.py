@@ -387,7 +387,7 @@ class TensorView(ArrayMethods):
         """
         return scheduling().recompute(self, readers, stored)
 
-    def through_view(self, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
+    def through_view(self, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = (), *, packed: bool = False) -> TensorView:
         """Read an operand at this tensor's own axes, through a view that applies the index at which it was read. Returns the view, which has no code.
 
         The view has the axes of this tensor's iteration space on which that index depends; the one that is contiguous in memory comes last.
@@ -397,8 +397,9 @@ class TensorView(ArrayMethods):
             view: a view that another reader uses, with its axes in any order; it may have more elements along some. Both readers then share one copy, if the
                 view has storage. ``None``: a view is made.
             also: further readers, with the numbers of their operands, that read the same element at the same point and then read the view.
+            packed: an axis along which ``n`` neighbors read one element is an axis of these elements in the view, read at ``i // n``.
         """
-        return scheduling().through_view(self, operand, view, also)
+        return scheduling().through_view(self, operand, view, also, packed=packed)
 
     def scatter(self) -> tuple[TensorView, ...]:
         """Replace a concatenation by its parts: each passes separately through the elementwise functions of the result, and is stored as a slice.

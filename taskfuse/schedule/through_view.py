@@ -15,14 +15,16 @@ from taskfuse.errors import shown
 from taskfuse.ir.axes import axis, is_value_symbol, iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, ge, lt, prove, simplify, substitute
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Const, Expr, FloorDiv, children, ge, is_multiple, lt, private, prove, simplify, substitute
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.call import Call
 
 
-def through_view(tv: TensorView, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
+def through_view(
+    tv: TensorView, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = (), *, packed: bool = False
+) -> TensorView:
     """See :meth:`TensorView.through_view`.
 
     Raises:
@@ -35,6 +37,7 @@ def through_view(tv: TensorView, operand: int, view: TensorView | None = None, a
     fusion.check()
     expr, read = _read_of(call, tv, operand)
     used, index = _viewed(fusion, expr, read)
+    units = _units(fusion, expr, used, index) if packed and view is None else [1] * len(used)
     for reader, k in (pairs := _pairs(call, also)):
         other, its = _read_of(call, reader, k)
         is_same = its.tensor is read.tensor and own_index(fusion, other, its) == own_index(fusion, expr, read)
@@ -42,12 +45,18 @@ def through_view(tv: TensorView, operand: int, view: TensorView | None = None, a
             raise call.error(f"operand {k} of {reader.name} is not the element of {read.tensor.name} that {tv.name} reads", "give it a view of its own")
     if view is not None and not isinstance(cast("object", view), TensorView):
         raise call.error(f"{shown(view)} is not a tensor", "give a view, or leave it out, and one is made")
-    at = tuple(map(iteration_symbol, used)) if view is None else _within(fusion, view, expr, read, used)
+    at = tuple(iteration_symbol(p) // n for p, n in zip(used, units, strict=True)) if view is None else _within(fusion, view, expr, read, used)
     if at is None:
         assert view is not None
         raise call.error(f"{view.name} is another view than that of operand {operand}", "leave it out, and a view is made")
     if view is None:
-        view = fusion.new_tensor([axis(tv.root[p].extent) for p in used], read.tensor.dtype, location=caller(), origin=None)
+        extents = [axis(simplify(tv.root[p].extent // n, fusion.facts())) for p, n in zip(used, units, strict=True)]
+        view = fusion.new_tensor(extents, read.tensor.dtype, location=caller(), origin=None)
+        place: dict[str, Expr] = {str(iteration_symbol(k)): iteration_symbol(k) * n for k, n in enumerate(units)}
+        facts = fusion.facts()
+        for k, a in enumerate(view.root):
+            facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
+        index = tuple(simplify(substitute(e, place), facts) for e in index) if packed else index
         fusion.define(View(view, "through_view", Read(read.tensor, index), view.location))
     for reader, k in ((tv, operand), *pairs):
         changed = fusion.definition(reader)
@@ -108,6 +117,34 @@ def _viewed(fusion: Fusion, expr: MathExpr, read: Read) -> tuple[list[int], tupl
     used = _ordered(fusion, read, index, [p for p in range(len(expr.output.root)) if str(iteration_symbol(p)) in free], expr.output)
     place: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(k) for k, p in enumerate(used)}
     return used, tuple(substitute(e, place) for e in index)
+
+
+def _units(fusion: Fusion, expr: MathExpr, used: Sequence[int], index: Sequence[Expr]) -> list[int]:
+    """For each axis of a view, how many neighbors along it read one element: the greatest number by which quotients of its position are all that is read.
+
+    ``e(n * (i // n)) = e(i)`` for all ``i``, with ``n * q + r`` in place of ``i``.
+    """
+    root, units = expr.output.root, [1] * len(used)
+    for k, p in enumerate(used):
+        own, extent = iteration_symbol(k), root[p].extent
+        quotient, rest = private("quotient"), private("rest")
+        for n in sorted({n for e in index for n in _divisors(e, own)}, reverse=True):
+            if not is_multiple(extent, n, fusion.facts()):
+                continue
+            facts = fusion.facts().with_range(quotient.name, 0, extent // n - 1).with_range(rest.name, 0, n - 1)
+            for other, q in enumerate(used):
+                facts = facts.with_range(str(iteration_symbol(other)), 0, root[q].extent - 1)
+            inside, first = ({str(own): quotient * n + r} for r in (rest, ZERO))
+            if all(simplify(substitute(e, inside), facts) is simplify(substitute(e, first), facts) for e in index):
+                units[k] = n
+                break
+    return units
+
+
+def _divisors(e: Expr, own: Expr) -> set[int]:
+    """The constants by which an expression divides what depends on a symbol alone."""
+    found = {n for child in children(e) for n in _divisors(child, own)}
+    return found | {e.b.value} if isinstance(e, FloorDiv) and isinstance(e.b, Const) and e.a is own else found
 
 
 def _within(fusion: Fusion, view: TensorView, expr: MathExpr, read: Read, used: Sequence[int]) -> tuple[Expr, ...] | None:

@@ -354,6 +354,8 @@ def _prologue_cycles(problem: MatmulProblem, config: MatmulConfig, instructions:
     own += figures.fragment_shares[config.in_flight > 0] * multiplied
     if not in_step:
         own *= 1 + figures.fragment_late * max(0, 1 - config.stages / problem.steps(config.tile_k))
+    if problem.counts.row_bytes not in (0, problem.itemsize):
+        instructions += figures.fragment_element_cycles  # one element after another is loaded, by units that warpgroups share
     return max(own, config.sharing * elements * instructions)
 
 

@@ -95,7 +95,7 @@ class Forms:
 
     def _search(self) -> None:
         """Search the fusion as it is, with views moved out of the way of products, with nothing in common between walks; then, one after another and each of
-        the fastest form so far, with computed factors at the points of their products, with long sums of products in chunks, with factors packed, with other
+        the fastest form so far, with long sums of products in chunks, with computed factors at the points of their products, with factors packed, with other
         long sums in chunks, short ones element by element, and cuts through narrow tensors; and what is sent to elements in gather form."""
         fusion, extent = self._fusion, self._extent
         self._add("as it is", lambda: Script(fusion))
@@ -109,8 +109,8 @@ class Forms:
         self._add("with long walks in chunks", lambda: chunk_long_cascades(fusion, extent))
         if best is not None:
             self._add_to(self._searches[0], "with products where copies of them are", lambda last: canonical(last.fusion, extent, copied(last)))
-            self._add_to(best, "with factors computed where they are multiplied", lambda last: compute_where_multiplied(last.fusion))
             self._add_to(best, "with long sums of products in chunks", lambda last: chunk_long_products(last.fusion, extent), anew=True)
+            self._add_to(best, "with factors computed where they are multiplied", lambda last: compute_where_multiplied(last.fusion))
             self._add_to(best, "with packed factors of products", lambda last: pack_products(last.fusion, extent), anew=True)
             self._add_to(best, "with long sums in chunks", lambda last: chunk_long_sums(last.fusion, extent), anew=True)
             self._add_to(best, "with short sums element by element", lambda last: unroll_short_sums(last.fusion, extent))

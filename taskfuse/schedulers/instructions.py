@@ -63,7 +63,7 @@ def issued(fusion: Fusion, vector: int, extent: Sizes, *, is_sunk: bool) -> floa
     changing = set[TensorView]()
     first: dict[Hashable, TensorView] = {}
     alike: dict[TensorView, TensorView] = {}
-    shares = _shares(fusion, extent) if is_sunk else {}
+    needed_at = shares(fusion, extent) if is_sunk else {}
     found = 0.0
     for expr in needed(fusion):
         tv = expr.output
@@ -80,11 +80,11 @@ def issued(fusion: Fusion, vector: int, extent: Sizes, *, is_sunk: bool) -> floa
             alike[tv] = first.setdefault((expr.op, tv.dtype, tuple(a.extent for a in tv.root), places_of_reads, *map(tuple, operands)), tv)
             if alike[tv] is not tv:
                 continue
-        found += slots(expr) * shares.get(tv, 1.0) * prod(extent(a.extent) for a in tv.root) / (1 if is_changing else vector)
+        found += slots(expr) * needed_at.get(tv, 1.0) * prod(extent(a.extent) for a in tv.root) / (1 if is_changing else vector)
     return found
 
 
-def _shares(fusion: Fusion, extent: Sizes) -> dict[TensorView, float]:
+def shares(fusion: Fusion, extent: Sizes) -> dict[TensorView, float]:
     """The share of its points at which each tensor is needed: parts of concatenations, and what only they read."""
     found = dict.fromkeys(fusion.outputs, 1.0)
     for expr in reversed(needed(fusion)):

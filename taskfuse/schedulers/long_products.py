@@ -7,10 +7,13 @@ several axes, as a convolution sums over, the last one is cut.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from math import prod
+from functools import cache, partial
+from math import inf, prod
 
 from taskfuse.dtypes import float32
+from taskfuse.errors import TaskfuseError
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Reduction, padded_read
 from taskfuse.ir.fusion import Fusion
@@ -20,14 +23,18 @@ from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.drop_axes import free_axes
+from taskfuse.schedule.parts import Parts
 from taskfuse.schedule.through_view import own_index
 from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.canonical import operands
+from taskfuse.schedulers.computed_factors import compute_at, computed_for
 from taskfuse.schedulers.cost import MatmulProblem
+from taskfuse.schedulers.matmul import offer
 from taskfuse.schedulers.matmul_candidates import rank
 from taskfuse.schedulers.mma_gemm import mma_us
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.segment_ways import RowViews
 from taskfuse.schedulers.simt_gemm import simt_us
 from taskfuse.target import VECTOR_BYTES
 
@@ -36,6 +43,10 @@ SHORTEST = 128
 """The fewest elements of a chunk: two steps of a tensor core's tiles."""
 CACHED = 1 / 3
 """The share of the L2 cache up to which partial sums are expected to stay there until they are added."""
+MOST_WAVES = 2
+"""Tiles of chunks for each multiprocessor, of :data:`LARGEST_TILE`, up to which chunks may gain where factors are computed."""
+LARGEST_TILE = 128 * 256
+"""Elements of the largest tile."""
 GAIN = 0.95
 """The most time of both kernels, relative to the product without chunks."""
 
@@ -51,10 +62,17 @@ def chunk_long_products(fusion: Fusion, extent: Sizes) -> Script | None:
         return None
     script = Script(copy_fusion(fusion)[0])
     for name, axis, length in found:
-        chunks = script.new(script.fusion.tensor(name), "chunk_reduction", axis, length)
-        _move_windows(script, chunks)
-        operands(script, chunks, is_product=True)
+        cut(script, script.fusion.tensor(name), axis, length)
     return script
+
+
+def cut(script: Script, product: TensorView, axis: int, length: int) -> TensorView:
+    """Cut a sum into chunks, which have their factors at their own points, through views or computed there."""
+    chunks = script.new(product, "chunk_reduction", axis, length)
+    _move_windows(script, chunks)
+    compute_at(script, chunks)
+    operands(script, chunks, is_product=True)
+    return chunks
 
 
 def _move_windows(script: Script, chunks: TensorView) -> None:
@@ -95,7 +113,7 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
         problem = MatmulProblem(m, n, k // chunks, batch * chunks, itemsize, *stored, target=target, walks=walks, box_of=rows if is_several else ())
         return min(rank(order)[0].us for order in problem.orders)
 
-    def both(chunks: int) -> float:
+    def both(chunks: int, us: Callable[[int], float]) -> float:
         moved = (chunks + 1) * batch * m * n * expr.output.dtype.itemsize
         return us(chunks) - target.overlap_us + target.kernel_us(moved / target.l2_bytes_per_us if moved < target.l2_bytes * CACHED else target.dram_us(moved))
 
@@ -105,5 +123,30 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
     possible = [c for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and walks * k // c >= SHORTEST]
     if not possible or batch * m * n >= target.sms * SHORTEST**2 * 4:
         return None
-    best = min(possible, key=both)
-    return (axes.k, k // best) if both(best) < GAIN * us(1) else None
+    ways = [(us, possible)]
+    if computed_for(fusion, expr):
+        few = [c for c in possible if batch * c * m * n <= MOST_WAVES * target.sms * LARGEST_TILE]
+        ways.insert(0, (cache(partial(_computed_us, fusion, expr.output.name, axes.k, k, extent)), few))
+    for each_us, counts in ways:
+        best, whole_us = min(counts, key=lambda c: both(c, each_us), default=1), each_us(1)
+        if best > 1 and whole_us < inf and both(best, each_us) < GAIN * whole_us:
+            return axes.k, k // best
+    return None
+
+
+def _computed_us(fusion: Fusion, name: str, axis: int, k: int, extent: Sizes, chunks: int) -> float:
+    """Microseconds of a product in chunks whose factors are computed on their way to the tensor cores; infinite where they cannot be."""
+    script = Script(copy_fusion(fusion)[0])
+    product = script.fusion.tensor(name)
+    try:
+        if chunks > 1:
+            product = cut(script, product, axis, k // chunks)
+        else:
+            compute_at(script, product)
+        expr = product.definition
+        assert expr is not None
+        tensors = [*computed_for(script.fusion, expr), product]
+        part = Parts(script.fusion).extract(tensors, fusion.name, RowViews(script.fusion).of(tensors))
+        return offer(part, sizes={name: size for name, size in extent.values.items() if name in part.dims}, target=extent.target).us
+    except TaskfuseError:
+        return inf

@@ -24,7 +24,7 @@ from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.cost import Estimate, MatmulProblem, estimate
 from taskfuse.schedulers.factors import Operand, step_along, whole_span
 from taskfuse.schedulers.first_rows import has_first_rows
-from taskfuse.schedulers.instructions import cost
+from taskfuse.schedulers.instructions import cost, shares
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.matmul_candidates import rank
 from taskfuse.schedulers.ragged_tiles import RaggedTiles
@@ -35,6 +35,8 @@ from taskfuse.target import DEFAULT, Target
 
 COMPUTED_SPANS = (1, 2)
 """Rows of the swizzle along k in a step whose factor is computed; longer ones were not measured."""
+NOT_SWAPPED = "factors can be swapped only where one product of inputs makes each stored element"
+"""Why factors are taken in one order alone: no reason that says what could be changed in the other."""
 
 
 @tries_parameters
@@ -158,8 +160,8 @@ def _planned(
     except UnsupportedError as error:
         try:
             found.append(_way(fusion, sizes, target, tf32, ragged, is_swapped=True))
-        except UnsupportedError:
-            raise error from None
+        except UnsupportedError as swapped:
+            raise _of_both(fusion, error, swapped) from None
     usual, ranked = found[0]
     if usual.problem.is_swapped:
         return MatmulPlan((usual,), ranked)
@@ -173,6 +175,15 @@ def _planned(
         return MatmulPlan((usual,), ranked)
     both = (*ranked, *others) if usual.problem.m >= WGMMA_ROWS else (*others, *ranked)  # of equals, what loads fewer rows outside
     return MatmulPlan((usual, swapped), tuple(sorted(both, key=lambda e: e.us)))
+
+
+def _of_both(fusion: Fusion, usual: UnsupportedError, swapped: UnsupportedError) -> UnsupportedError:
+    """The error of a product that is refused with its factors in either order: the reason of the usual one, and that of the other where it is another."""
+    first, second = usual.fields["reason"], swapped.fields["reason"]
+    if second in (first, NOT_SWAPPED):
+        return usual
+    helps = dict.fromkeys(help for help in (usual.help, swapped.help) if help)
+    return refuse(fusion, "matmul", f"{first}; with its factors in the other order, {second}", "; or, swapped, ".join(helps) or None)
 
 
 def _way(
@@ -189,7 +200,7 @@ def _way(
         reason = f"{product.beside[0].axes.result.name} walks along k after {product.axes.result.name}, and a tile of ragged rows may be empty"
         raise refuse(fusion, "matmul", reason, "move one of them to a separate fusion")
     if is_swapped and ((ragged is not None and ragged.is_scattered) or product.blocks is not None or product.reductions):
-        raise refuse(fusion, "matmul", "factors can be swapped only where one product of inputs makes each stored element", "use is_swapped=False")
+        raise refuse(fusion, "matmul", NOT_SWAPPED, "use is_swapped=False")
     problem = replace(problem_of(fusion, product, sizes, target, None if is_swapped else ragged), is_swapped=is_swapped)
     check_wgmma(fusion, "matmul", problem.target, "tf.schedulers.mma_gemm multiplies with mma.sync")
     ranked = rank(problem)
@@ -319,7 +330,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         ragged=ragged,
         blocks=blocks,
         counts=counts,
-        prologue=_prologue_work(fusion, product.a, extent.target) if product.a.prologue else None,
+        prologue=_prologue_work(fusion, product.a, extent) if product.a.prologue else None,
         whole_steps=_whole_steps(fusion, product) if product.a.prologue else (),
         half=half_tiles.find(fusion, product, batch) if ragged is None and not axes.outer_rows else None,
         walks=walks,
@@ -353,14 +364,19 @@ def _span(product: MatrixProduct) -> int:
     return whole_span(product.a.tensor.dtype.itemsize, product.a.packed, product.b.tensor.dtype.itemsize)
 
 
-def _prologue_work(fusion: Fusion, factor: Operand, target: Target) -> float:
-    """Instructions for one element of a computed factor. One function of 16-bit floats takes two elements at a time, and no conversions."""
-    match [fusion.definition(tv) for tv in factor.prologue]:
+def _prologue_work(fusion: Fusion, factor: Operand, extent: Sizes) -> float:
+    """Instructions for one element of a computed factor. Functions of two elements at a time count half, copies and conversions between these not at all, and
+    what only some elements need, such as those of the upper half of a byte, as often as it is needed. One function of 16-bit floats converts nothing."""
+    made = [fusion.definition(tv) for tv in factor.prologue]
+    match made:
         case [Pointwise(op=op) as only] if op.cpp.pair is not None and only.output.dtype is factor.tensor.dtype:
             return cost(only) / 2
         case _:
-            loads = _loads_beside(fusion, factor) * target.products.fragment_element_cycles
-            return _work(fusion, factor.prologue) + loads + target.products.converted_instructions
+            parts = shares(fusion, extent)
+            plain = [e for e in made if isinstance(e, Pointwise) and not e.op.cpp.moves]
+            figures = extent.target.products
+            computed = sum(parts.get(e.output, 1.0) * cost(e) / (1 if e.op.cpp.pair is None else 2) for e in plain)
+            return computed + _loads_beside(fusion, factor) * figures.fragment_element_cycles + figures.converted_instructions
 
 
 def _loads_beside(fusion: Fusion, factor: Operand) -> int:

@@ -125,12 +125,14 @@ class Script:
         call = f"tf.chunk_cascade({self.spell(list(reductions))}, {n}, {multiple})"
         return self._made(chunk_cascade(reductions, n, multiple), call)
 
-    def through_view(self, tv: TensorView, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = ()) -> TensorView:
+    def through_view(
+        self, tv: TensorView, operand: int, view: TensorView | None = None, also: Sequence[tuple[TensorView, int]] = (), *, packed: bool = False
+    ) -> TensorView:
         """:meth:`TensorView.through_view`."""
         given = "" if view is None else f", {self.spell(view)}"
         others = ", ".join(f"({self.spell(reader)}, {k})" for reader, k in also)
-        call = f"{self.on(tv).name}.through_view({operand}{given}{f', also=[{others}]' if also else ''})"
-        made = tv.through_view(operand, view, also)
+        call = f"{self.on(tv).name}.through_view({operand}{given}{f', also=[{others}]' if also else ''}{', packed=True' * packed})"
+        made = tv.through_view(operand, view, also, packed=packed)
         if made is view:
             self._write(call)
             return made

@@ -53,6 +53,24 @@ def test_views_that_nobody_reads_any_more_are_gone() -> None:
     assert sum(map(fusion.is_view, fusion.tensors())) == 1
 
 
+def test_neighbors_that_read_one_element_are_packed() -> None:
+    """Of chunks of a row of bytes, each of which has two elements, and of scales of groups of 6 and of 4: chunks of 12 are whole groups of both."""
+    with tf.Fusion("packed") as fusion:
+        w, six, five = (tf.define_tensor([4, n], name=name) for name, n in (("w", 24), ("six", 8), ("five", 10)))
+        wide = [tf.reshape(tf.broadcast_to(t[:, :, None], [4, t.shape[1], n]), [4, 48]) for t, n in ((w, 2), (six, 6))]
+        rest = tf.reshape(tf.broadcast_to(five[:, :, None], [4, 10, 5]), [4, 50])[:, :48]
+        y = tf.permute(tf.reshape(wide[0], [4, 4, 12]), [1, 0, 2]) + tf.permute(tf.reshape(wide[1], [4, 4, 12]), [1, 0, 2])
+        z = tf.permute(tf.reshape(rest, [4, 4, 12]), [1, 0, 2]) * 2.0
+        fusion.add_output(y, z)
+    args = numbers(4, 24), numbers(4, 8), numbers(4, 10)
+    before = fusion.evaluate(*args)
+    views = [y.through_view(k, packed=True) for k in (0, 1)]
+    assert [[str(e) for e in v.shape] for v in views] == [["4", "4", "6"], ["4", "4", "2"]]
+    assert [str(e) for e in operand(fusion, y).index] == ["i0", "i1", "i2//2"]
+    assert str(z.through_view(0, packed=True).shape[0]) == "4"  # 5 do not divide 12: the view has an element for each
+    assert all(map(np.array_equal, before, fusion.evaluate(*args)))
+
+
 def test_neighbors_in_memory_are_the_last_axis() -> None:
     """``y[m, n] = x.T[m, n] + z[m, n]``: neighbors along m lie side by side in x, so that its view is [n, m]."""
     with tf.Fusion("turned") as fusion:

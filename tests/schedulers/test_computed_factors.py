@@ -1,5 +1,6 @@
 """Factors that are computed where products read them: weights of 8 and 4 bits, with scales; proved, simulated, planted mistakes."""
 
+import sys
 from functools import cache
 
 import ml_dtypes
@@ -8,9 +9,18 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.check import Verdict, verify
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.expr import Reduction
+from taskfuse.ir.storage import needed
+from taskfuse.ir.values import MODULAR
 from taskfuse.kir import parse_kernel
+from taskfuse.schedule.parts import Parts
 from taskfuse.schedulers import MatmulConfig, MatmulKind
-from taskfuse.schedulers.computed_factors import compute_where_multiplied
+from taskfuse.schedulers.computed_factors import compute_where_multiplied, computed_for
+from taskfuse.schedulers.long_products import cut
+from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.segment_ways import RowViews
+from taskfuse.schedulers.segmenter import choose_segments
 from tests.proofs import proved
 
 M, N, K, GROUP = 20, 72, 512, 128
@@ -82,18 +92,57 @@ def test_kinds(kind: str) -> None:
 
 
 def test_the_choice() -> None:
-    """One kernel for few rows; of many, a kernel of its own makes the factor once for all tiles of rows."""
+    """One kernel for few rows; of many, a kernel of its own makes the factor once for all tiles of rows; few tiles and a long sum are cut into chunks, which
+    compute the factor."""
     for kind in ("int8", "rows", "groups", "int4", "words"):
-        run = tf.compile(fusion(kind, 8, 4096, 4096), "sim")
+        run = tf.compile(fusion(kind, 8, 14336, 4096), "sim")
         assert len(run.kernels) == 1, kind
+    several = choose_segments(fusion("int4", 8, 4096, 14336))
+    assert [step.schedule.scheduler for step in several.steps] == ["matmul", "reduction"]
+    assert "calls: chunk_reduction, through_view, cache_after, recompute, clamp_read" in several.explain()
     assert len(tf.compile(fusion("int4", 4096, 4096, 4096), "sim").kernels) == 2
+
+
+def chunk_of(made: tf.Fusion, length: int) -> tf.Fusion:
+    """The part of a fusion that computes chunks of its product."""
+    script = Script(made)
+    (product,) = (e.output for e in needed(made) if isinstance(e, Reduction))
+    chunks = cut(script, product, 2, length)
+    assert chunks.definition is not None
+    tensors = [*computed_for(made, chunks.definition), chunks]
+    return Parts(made).extract(tensors, "chunks", RowViews(made).of(tensors))
+
+
+@pytest.mark.parametrize(("kind", "group"), [("int8", 0), ("groups", 128), ("int4", 128), ("int4", 192), ("words", 0)])
+def test_chunks_of_k(kind: str, group: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk computes its part of the factor: of bytes, and of scales, from where they begin; in groups that no chunk is a whole number of, too."""
+    monkeypatch.setattr(sys.modules[__name__], "GROUP", group or GROUP)
+    k = 768 if group == 192 else K
+    made = fusion(kind, k=k)
+    chunks = chunk_of(made, 256)
+    args = arguments(made)
+    assert np.array_equal(evaluate(made, args, MODULAR)[0], evaluate(fusion(kind, k=k), args, MODULAR)[0])
+    tf.schedulers.matmul(chunks, SMALL)
+    proved(tf.lower(chunks))
 
 
 def test_neighbors_in_a_byte_load_it_once() -> None:
     """Each element loads its own byte in kernel IR; NVRTC sees that two of them are one: 64 bytes of a step of 64 x 256 for each of 128 threads."""
-    made = one_kernel(fusion("int4"))
+    made = one_kernel(fusion("int4", n=64))
     tf.schedulers.matmul(made, SMALL)
-    assert tf.lower(made).sass("sm_90a").count("LDS.U8") == 64
+    sass = tf.lower(made).sass("sm_90a")
+    assert sass.count("LDS.U8") == 64
+    assert sass.count("HFMA2.BF16") + sass.count("HMUL2.BF16") == 128  # two at a time, and nothing is converted
+    assert "FADD" not in sass
+
+
+def test_why_neither_order_is_taken() -> None:
+    made = fusion("int8", k=192)
+    with pytest.raises(tf.errors.UnsupportedError) as refused:
+        tf.schedulers.matmul(made)
+    assert "is computed; with its factors in the other order, the factor" in str(refused.value)
+    assert "of zeros behind the end of k = 192, too" in str(refused.value)
+    assert "or, swapped, make k a multiple of 128" in str(refused.value)
 
 
 def test_no_other_form() -> None:
