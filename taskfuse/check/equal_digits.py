@@ -35,13 +35,18 @@ def composed(equations: list[tuple[Expr, Expr]], left: Simplifier = simplify, ri
     Args:
         left, right: for expressions of either side.
     """
-    found = list(equations)
-    for x, y in found:
-        for low_x, low_y in equations:
-            if x is not y or low_x is not low_y:
-                wholes = dict(_dividends(y, low_y, right))
-                found += [(whole, wholes[k]) for k, whole in _dividends(x, low_x, left) if k in wholes]
-    return found
+    found = [(x, y, frozenset[int]()) for x, y in equations]  # with the remainders that were taken: none can tell more a second time
+    known = set(equations)
+    for x, y, taken in found:
+        for n, (low_x, low_y) in enumerate(equations):
+            if n in taken or (x is y and low_x is low_y):
+                continue
+            wholes = dict(_dividends(y, low_y, right))
+            for k, whole in _dividends(x, low_x, left):
+                if k in wholes and (whole, wholes[k]) not in known:
+                    known.add((whole, wholes[k]))
+                    found.append((whole, wholes[k], taken | {n}))
+    return [(x, y) for x, y, _ in found]
 
 
 def _dividends(quotient: Expr, remainder: Expr, simpler: Simplifier) -> Iterator[tuple[int, Expr]]:
@@ -58,7 +63,9 @@ def _dividends(quotient: Expr, remainder: Expr, simpler: Simplifier) -> Iterator
                     is_told = True
                     yield k, part + (quotient - a // divisor) * k
             rest = const(0) if is_told else simpler(quotient - b // k)
-            if not is_told and all(isinstance(term, Sym) for term, _ in terms_of(rest)[0]):
+            left_over = dict(terms_of(rest)[0])
+            is_without = left_over.items() < dict(terms_of(quotient)[0]).items()  # the quotient of b was a part of it
+            if not is_told and is_without and all(isinstance(term, Sym) for term in left_over):
                 yield k, b + rest * k
         case _:
             pass

@@ -94,21 +94,6 @@ __device__ __forceinline__ void wgmma_retired(int (&accumulators)[count]) {
 }""",
     arch=90,
 )
-WGMMA_BESIDE = Helper(
-    "wgmma_beside",
-    """\
-// these numbers are computed while wgmmas run, and not behind the wgmma.wait_group that follows: ptxas leaves it behind a test of an mbarrier, whatever the
-// result is, and the parity that is asked for waits for the numbers
-template <int count>
-__device__ __forceinline__ void wgmma_beside(const float (&numbers)[count], const unsigned long long* barrier) {
-  unsigned bits = 0;
-#pragma unroll
-  for (int i = 0; i < count; ++i) bits ^= __float_as_uint(numbers[i]);
-  asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%0], %1; }" ::"r"(shared_address(barrier)), "r"(bits >> 31) : "memory");
-}""",
-    (SHARED_ADDRESS,),
-    90,
-)
 WGMMA_FACTOR = Helper(
     "wgmma_factor",
     """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf, prod
+from math import inf
 
 from taskfuse.cuda import copies, matrices
 from taskfuse.cuda import instructions as ptx
@@ -40,8 +40,6 @@ from taskfuse.location import Location
 
 _NAMES: dict[type[Expr], str] = {FloorDiv: "quotient", Mod: "rest", Element: "element", UpperBound: "place"}
 """Variables of the expressions hoisted to the start of a body."""
-FEW = 4
-"""The most elements of an array that are asked for before a wait."""
 _DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | WaitGroup | FenceProxyAsync
 """Statements before and after which a chaos build delays."""
 
@@ -76,7 +74,6 @@ class StatementPrinter:
         self._visible: set[str] = set()  # the Local buffers that are declared here
         self._in_flight: dict[str, float] = {}  # accumulators of wgmmas above that no text above has waited for, and the number of their batch
         self._batches = 0  # of wgmmas that are closed above
-        self._beside: dict[str, None] = {}  # the arrays of float32 that are computed since the last statement above that issues, or waits for, wgmmas
         self._held = HeldUpdates(writer)
         self._chains = WordChains(writer)
 
@@ -91,8 +88,6 @@ class StatementPrinter:
         for k, stmt in enumerate(body):
             if isinstance(stmt, WgmmaFence):
                 self._pack(body[k + 1 :], scope)
-            if isinstance(stmt, WaitGroup) and stmt.queue is Queue.WGMMA:
-                self._keep_beside(scope)
             self._statement(stmt, scope)
             match stmt:
                 case Commit(queue=Queue.WGMMA):
@@ -102,18 +97,6 @@ class StatementPrinter:
                 case _:
                     pass
         self._visible -= own
-
-    def _keep_beside(self, scope: TextScope) -> None:
-        """What is computed while wgmmas run stays in front of the wait for them: the last array of few elements, such as sums, and so what they are made of.
-        A compiler may move the wait in front of all this, as it depends on no product, and then nothing runs beside them."""
-        w, beside = self._writer, self._beside
-        self._beside = {}
-        if not beside or not self._in_flight:
-            return
-        few = [name for name in beside if name in self._visible and prod(int(e) for e in w.places[name].shape) <= FEW]
-        barrier = next(iter(w.mbarriers.values()), None)
-        if few and barrier is not None:
-            w.call(scope, matrices.WGMMA_BESIDE, w.places[few[-1]].identifier, barrier)
 
     def _hold(self, pending: int, scope: TextScope) -> None:
         """Wgmmas are waited for, all but the last batches: reads of their accumulators stay after this point. A compiler may move it, and then runs them one
@@ -194,8 +177,6 @@ class StatementPrinter:
                 self._if(stmt, scope)
                 self._part(stmt)
             case Compute():
-                if self._in_flight and (place := w.places[stmt.out.buffer]).dtype is float32 and place.shape and not MEDIA[place.memory].has_addresses:
-                    self._beside[stmt.out.buffer] = None
                 if (moved := self._moved(stmt)) is not None:
                     w.move(stmt.out, moved, scope)
                     return
@@ -237,7 +218,6 @@ class StatementPrinter:
                 a = w.address(stmt.a, scope) if isinstance(stmt.a, Access) else matrices.descriptor(w, stmt.a, scope)
                 operands = a, matrices.descriptor(w, stmt.b, scope)
                 self._in_flight[stmt.acc.buffer] = self._batches
-                self._beside = {}
                 w.call(scope, matrices.wgmma(stmt), w.address(stmt.acc, scope), *operands, scope.indices.text(stmt.accumulate))
             case Mma(acc=acc, a=a, b=b):
                 w.call(scope, matrices.mma(stmt), *(w.address(r, scope) for r in (acc, a, b)))

@@ -29,6 +29,7 @@ from taskfuse.ir.scalar import (
     ZERO,
     Compare,
     CompareOp,
+    Const,
     Expr,
     Facts,
     and_,
@@ -61,6 +62,8 @@ from taskfuse.lowering.thread_ranges import hardware_index
 from taskfuse.schedule.masked_ends import counted_from_front, ends_of
 from taskfuse.schedule.shared_loops import Loop
 
+LEAST_STEPS = 3
+"""The fewest steps of a product of which a part is left out where nobody reads it: with two, a tile of 128 x 256 spilled what the test needs."""
 _SAME = (ELEMENTWISE["copy"],)
 _PRODUCT = ELEMENTWISE["mul"]
 
@@ -338,7 +341,12 @@ def find_read_parts(index_maps: IndexMaps) -> dict[TensorView, ReadPart]:
             continue
         loop = next((x for a, x in zip(tv.loop, path, strict=True) if a.is_reduction), None)
         condition = condition_of_reads(fusion, tv, assembled=True)
-        if condition is None or loop is None or not (loop in index_maps.ends or (not _is_chosen(fusion, tv) and index_maps.grid_stride.is_emptied(loop))):
+        if (
+            condition is None
+            or loop is None
+            or _is_short(loop.axes[tv])
+            or not (loop in index_maps.ends or (not _is_chosen(fusion, tv) and index_maps.grid_stride.is_emptied(loop)))
+        ):
             continue
         around, passed = path[: loop.depth], _passing(fusion, tv)
         if not passed.keys() <= index_maps.shared_loops.path.keys():
@@ -348,6 +356,11 @@ def find_read_parts(index_maps: IndexMaps) -> dict[TensorView, ReadPart]:
         if at[tv] and all(prove(c, index_maps.outer_facts.with_assumption(and_(*conditions))) for conditions in at.values() for c in at[tv]):
             found |= members
     return found
+
+
+def _is_short(axis: Axis) -> bool:
+    """Whether a loop is over before a test of what is read saves more than it costs, in registers, too."""
+    return isinstance(axis.extent, Const) and axis.extent.value < LEAST_STEPS
 
 
 def _passing(fusion: Fusion, tv: TensorView) -> dict[TensorView, None]:

@@ -44,7 +44,9 @@ def _of_function(fusion: Fusion, expr: Pointwise, top: TensorView) -> Bounds:
         case ("minimum" | "maximum") as name, [a, b]:
             pick = min if name == "minimum" else max
             return pick(a[0], b[0]), pick(a[1], b[1])
-        case "mul", [(low, high), (factor, same)] | [(factor, same), (low, high)] if 0 < factor == same < math.inf:
+        case "mul", [(low, high), (factor, same)] if 0 < factor == same < math.inf:
+            return low * factor, high * factor
+        case "mul", [(factor, same), (low, high)] if 0 < factor == same < math.inf:
             return low * factor, high * factor
         case "add", [a, b]:
             return a[0] + b[0], a[1] + b[1]

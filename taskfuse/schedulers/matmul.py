@@ -390,18 +390,24 @@ def _span(product: MatrixProduct) -> int:
 
 
 def _prologue_work(fusion: Fusion, factor: Operand, extent: Sizes) -> float:
-    """Instructions for one element of a computed factor. Functions of two elements at a time count half, copies and conversions between these not at all, and
-    what only some elements need, such as those of the upper half of a byte, as often as it is needed. One function of 16-bit floats converts nothing."""
+    """Instructions for one element of a computed factor. One function of 16-bit floats takes two elements at a time, and no conversions.
+
+    Of narrower inputs, functions of two elements at a time count half, copies and conversions between these not at all, and what only some elements need, such
+    as those of the upper half of a byte, as often as it is needed: fitted on ``benchmarks/results/narrow_weights.txt``, as the rest is on
+    ``benchmarks/results/computed_factor.txt``.
+    """
     made = [fusion.definition(tv) for tv in factor.prologue]
+    figures = extent.target.products
+    around = _loads_beside(fusion, factor) * figures.fragment_element_cycles + figures.converted_instructions
     match made:
         case [Pointwise(op=op) as only] if op.cpp.pair is not None and only.output.dtype is factor.tensor.dtype:
             return cost(only) / 2
+        case _ if factor.tensor.dtype.itemsize >= factor.packed * factor.prologue[-1].dtype.itemsize:
+            return _work(fusion, factor.prologue) + around
         case _:
             parts = shares(fusion, extent)
             plain = [e for e in made if isinstance(e, Pointwise) and not e.op.cpp.moves]
-            figures = extent.target.products
-            computed = sum(parts.get(e.output, 1.0) * cost(e) / (1 if e.op.cpp.pair is None else 2) for e in plain)
-            return computed + _loads_beside(fusion, factor) * figures.fragment_element_cycles + figures.converted_instructions
+            return sum(parts.get(e.output, 1.0) * cost(e) / (1 if e.op.cpp.pair is None else 2) for e in plain) + around
 
 
 def _loads_beside(fusion: Fusion, factor: Operand) -> int:

@@ -85,3 +85,11 @@ def test_what_follows_from_random_digits_is_so() -> None:
         alike = {row[: len(x)]: row for row in rows[1]}
         assert all(alike.get(row[: len(x)], row) == row for row in rows[0])
     assert derived > 30
+
+
+def test_quotients_that_tell_nothing_of_a_remainder_end() -> None:
+    """A number below four has a remainder of itself: it is a digit of none of these numbers, and each sum with it would be a quotient again."""
+    i, j, a, b = (sym(name) for name in "ijab")
+    simpler = partial(simplify, facts=Facts().with_range("a", 0, 3).with_range("b", 0, 3))
+    equations = [(i, j), (a % 4, b % 4)]
+    assert composed(equations, simpler, simpler) == equations

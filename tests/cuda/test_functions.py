@@ -11,7 +11,7 @@ import pytest
 
 import taskfuse as tf
 from benchmarks.ulp import BEGIN, END, PAGE, figures
-from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, literal
+from taskfuse.cuda.c_types import CONVERSIONS, c_type, convert, convert_pair, literal, saturated
 from taskfuse.cuda.functions import DEVICE_FUNCTIONS, IDENTIFIERS, call, call_of_pair, usual_condition
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.text import Helper, Library, Snippet, closure
@@ -177,6 +177,7 @@ def test_every_device_function_is_called() -> None:
     with_versions = [op for op in ELEMENTWISE.values() if op.cpp.usual is not None]
     fragments += [usual_condition(op, ["a", "b"][: op.arity], by) for op in with_versions for by in (None, 3.0)]
     fragments += [convert("x", a, b, packed) for a in DTYPES.values() for b in DTYPES.values() for packed in (False, True)]
+    fragments += [saturated("x"), *(convert_pair("x", ["a", "b"], saturates=saturates) for saturates in (False, True))]
     fragments += [call_of_pair(op, ["a", "b", "c"][: op.arity], d) for op in ELEMENTWISE.values() if op.cpp.pair is not None for d in (float16, bfloat16)]
     assert {h.name for h in closure(h for f in fragments for h in f.helpers)} == DEVICE_FUNCTIONS.helpers.keys() | CONVERSIONS.helpers.keys()
 

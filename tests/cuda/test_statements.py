@@ -14,9 +14,8 @@ from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.variant import ArgumentLayout, Variant
-from taskfuse.schedulers import AttentionConfig, BackToBackConfig
+from taskfuse.schedulers import BackToBackConfig
 from tests.cuda.adding import checked
-from tests.schedulers.attentions import attention
 from tests.schedulers.back_to_backs import of_keys
 
 HEAD = """\
@@ -172,17 +171,6 @@ FOR i in clamp(t[blockIdx.x of 5], 0, 64)..clamp(t[blockIdx.x + 1 of 5], 0, 64):
 
 
 # -- tensor cores -------------------------------------------------------------------------------------------------------------------------
-
-
-def test_what_is_computed_beside_products_stays_in_front_of_the_wait_for_them() -> None:
-    """ptxas would move the wait in front of all exponentials: it depends on none. A test of an mbarrier, of a parity that depends on their sums, keeps it."""
-    fusion = attention(128, sizes=(256, 1024))
-    tf.schedulers.attention(fusion, AttentionConfig(2, 128, 2, is_pipelined=True))
-    kernel = tf.lower(fusion)
-    assert re.findall(r"^\s+wgmma_beside\(\w+, ch\d_full\);\n\s+wgmma_wait<0>", kernel.cuda_source(fast_math=True), re.M)
-    code = [m for m in re.findall(r"MUFU.EX2|QGMMA|HGMMA|DEPBAR.LE gsb0, 0x[01]", kernel.sass(fast_math=True))]
-    loop = "".join({"M": "e", "H": "p", "D": "w"}[m[0]] + (m[-1] if m[0] == "D" else "") for m in code)
-    assert re.search(r"p{16}w1w1e{64,}w0", loop)  # products, the wait for scores, exponentials, the wait for sums
 
 
 def test_reads_of_accumulators_stay_behind_the_waits_for_them() -> None:

@@ -8,7 +8,7 @@ from functools import cache
 import taskfuse as tf
 from taskfuse.schedulers import MatmulConfig
 
-GROUPS, ROWS, COLUMNS, TERMS = 3, 256, 64, 64
+GROUPS, ROWS, COLUMNS, TERMS = 3, 256, 64, 192
 CONFIG = MatmulConfig(128, 64, stages=2, group=1, blocks=2)
 
 

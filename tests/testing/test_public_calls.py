@@ -40,6 +40,7 @@ NOT_DRAWN = {
     "MemoryType.Cluster": "where lowering puts what crosses CIDx, which is drawn; too rare among a few cases to be sure of",
     "tf.AllocationBuilder": "what tf.allocation returns; drawn with it",
     "tf.schedulers.one_walk": "no random graph has sums over both axes of functions of two products; tests/schedulers/test_one_walk.py runs it",
+    "TensorView.gather_as_sum": "for gathers of what a product computes, which no random graph has; tests/schedule/test_gather_as_sum.py proves and runs it",
     "tf.schedulers.tune": "measures what the other schedulers make",
     "ParallelType.Mma": "set by set_atom, not by parallelize",
     "ParallelType.Bulk": "set by set_atom, not by parallelize",

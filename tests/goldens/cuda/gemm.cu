@@ -88,8 +88,11 @@ __device__ __forceinline__ void set_registers_40() { asm volatile("setmaxnreg.de
 // the 32-bit register that holds the elements at x, the first in the lowest bits
 template <typename T>
 __device__ __forceinline__ unsigned word(const T* x) {
-  if constexpr (sizeof(T) == 1) return (unsigned char)x[0] | (unsigned char)x[1] << 8 | (unsigned char)x[2] << 16 | (unsigned)(unsigned char)x[3] << 24;
-  else if constexpr (sizeof(T) == 2) return (unsigned short)x[0] | (unsigned)(unsigned short)x[1] << 16;
+  if constexpr (sizeof(T) == 1) {  // as bytes that are joined where they are read, each would be in a register of its own
+    unsigned found;
+    memcpy(&found, x, 4);
+    return found;
+  } else if constexpr (sizeof(T) == 2) return (unsigned short)x[0] | (unsigned)(unsigned short)x[1] << 16;
   else return (unsigned)x[0];
 }
 __device__ __forceinline__ unsigned word(const float* x) { return __float_as_uint(x[0]); }
