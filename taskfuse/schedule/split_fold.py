@@ -73,12 +73,12 @@ class _Parts:
         reads = [o for o in storage_operands(self.fusion, expr) if isinstance(o, Read)]
         if expr.step.name != "fma":
             combine = COMBINES[expr.step.name]
-            states = self._folded(self._elements(reads[0], combine.neutral(tv.dtype)), combine)
+            states = self._folded(self._elements(reads[0], combine), combine)
             self._join(Reduction(tv, combine, COPY, (Read(states, self._point(len(tv.root))),), expr.init, expr.location))
             return tuple(self.made)
-        decay, term = self._elements(reads[0], 1.0), self._elements(reads[1], 0.0)
+        decay, term = self._elements(reads[0], COMBINES["mul"]), self._elements(reads[1], COMBINES["add"])
         inner = [*self._axes(k), axis(const(self.parts)), axis(self.length, AxisKind.REDUCTION), *self._axes_behind(k)]
-        start = Literal(0.0, tv.dtype)
+        start = Literal(COMBINES["add"].neutral(tv.dtype), tv.dtype)
         states = self._define(Fold(self._new(inner), expr.step, (decay, term), k + 1, start, expr.location))
         decays = self._folded(decay, COMBINES["mul"])
         later = self._later(decays)
@@ -86,10 +86,11 @@ class _Parts:
         if expr.init.value == 0:
             self._join(Reduction(tv, COMBINES["add"], MUL, operands, start, expr.location))
             return tuple(self.made)
+        one = Literal(COMBINES["mul"].neutral(tv.dtype), tv.dtype)
         over = [*self._axes(k), axis(const(self.parts), AxisKind.REDUCTION), *self._axes_behind(k)]
         total = self._define(Reduction(self._new(over), COMBINES["add"], MUL, operands, start, expr.location))
         whole = [axis(a.extent, a.kind) for a in over]
-        product = Reduction(self._new(whole), COMBINES["mul"], COPY, (Read(decays, self._point(len(whole))),), Literal(1.0, tv.dtype), expr.location)
+        product = Reduction(self._new(whole), COMBINES["mul"], COPY, (Read(decays, self._point(len(whole))),), one, expr.location)
         kept = self._point(len(tv.root) - 1)
         self._define(product)
         tv.root = (*tv.root[:k], *tv.root[k + 1 :])
@@ -97,8 +98,8 @@ class _Parts:
         self.fusion.define(Pointwise(tv, ELEMENTWISE["fma"], (Read(product.output, kept), expr.init, Read(total, kept)), expr.location))
         return tuple(self.made)
 
-    def _elements(self, read: Read, neutral: float) -> Read:
-        """An operand by parts; past the end of the axis, what changes no state."""
+    def _elements(self, read: Read, combine: Combine) -> Read:
+        """An operand by parts; past the end of the axis, what changes no state that it is combined with."""
         k, rank = self.k, len(self.tv.root)
         element = iteration_symbol(k) * self.length + iteration_symbol(k + 1)
         at: dict[str, Expr] = {str(iteration_symbol(p)): iteration_symbol(p + 1) for p in range(k + 1, rank)}
@@ -109,7 +110,7 @@ class _Parts:
         root = [*self._axes(k), axis(const(self.parts)), axis(self.length), *self._axes_behind(k)]
         made = self._new(root, read.tensor.dtype)
         inside = replace(moved, valid=lt(element, self.extent))
-        self._define(FirstValid(made, "pad", (inside, Literal(neutral, read.tensor.dtype)), self.expr.location))
+        self._define(FirstValid(made, "pad", (inside, Literal(combine.neutral(read.tensor.dtype), read.tensor.dtype)), self.expr.location))
         return Read(made, self._point(rank + 1))
 
     def _folded(self, elements: Operand, combine: Combine) -> TensorView:
@@ -123,9 +124,9 @@ class _Parts:
         k, here = self.k, self._point(len(self.tv.root) + 1)
         root = [*self._axes(k), axis(const(self.parts)), axis(const(self.parts)), *self._axes_behind(k)]
         later = Read(decays, (*here[:k], *here[k + 1 :]), gt(here[k + 1], here[k]))
-        those = self._define(FirstValid(self._new(root), "pad", (later, Literal(1.0, self.tv.dtype)), self.expr.location))
+        neutral = Literal(COMBINES["mul"].neutral(self.tv.dtype), self.tv.dtype)
+        those = self._define(FirstValid(self._new(root), "pad", (later, neutral), self.expr.location))
         over = [axis(a.extent, AxisKind.REDUCTION if p == k + 1 else AxisKind.ITERATION) for p, a in enumerate(root)]
-        neutral = Literal(1.0, self.tv.dtype)
         return self._define(Reduction(self._new(over), COMBINES["mul"], COPY, (Read(those, here),), neutral, self.expr.location))
 
     def _join(self, expr: Reduction) -> None:

@@ -88,3 +88,17 @@ def test_a_start_is_counted_once() -> None:
     bound.outputs[0].axis(2).parallelize(tf.ParallelType.TIDx)
     with pytest.raises(LoweringError, match="each would begin with its initial value 2"):
         tf.lower(bound)
+
+
+def test_integers_have_neutral_elements_of_their_own() -> None:
+    """Parts that end past the axis, and the decays of none, are whole numbers: kernel IR has no other of integers. An unsigned byte decays an integer."""
+    with tf.Fusion() as fusion:
+        x, decay = tf.define_tensor([2, 5], tf.int32), tf.define_tensor([2, 5], tf.uint8)
+        out = tf.decayed_sum(x, decay, axis=1)
+        fusion.add_output(out)
+    args = np.arange(10, dtype=np.int32).reshape(2, 5), np.arange(3, 13, dtype=np.uint8).reshape(2, 5) % 4
+    (wanted,) = fusion.evaluate(*args)
+    assert out.split_fold(3)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    np.testing.assert_array_equal(kernel.simulate(*args)[0], wanted)
