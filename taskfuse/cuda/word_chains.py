@@ -70,6 +70,8 @@ BASES = {bfloat16: (0x4300, 2**7, 2**7 - 1), float16: (0x6400, 2**10, 2**8 - 1)}
 """The bits and the value of a 16-bit float whose last place is 1 and whose lower byte is 0, and the most of 8 bits that may be put in place of that byte."""
 SIGN = 2**7
 """The highest bit of a byte."""
+SIGNS = {ELEMENTWISE["add"]: 1, ELEMENTWISE["sub"]: -1}
+"""Functions that add a multiple of their last operand."""
 
 
 class ChainRole(Enum):
@@ -267,7 +269,7 @@ class WordChains:
         """A function of words; sums with integers are put together."""
         if stmt.op.cpp.moves:
             return operands[0]
-        sign = {"add": 1, "sub": -1}.get(stmt.op.name)
+        sign = SIGNS.get(stmt.op)
         constant = stmt.operands[-1]
         if sign and isinstance(constant, Immediate) and operands[0].more and self._whole.is_of(stmt.out, dtype):
             more = operands[0].more + sign * int(constant.value)

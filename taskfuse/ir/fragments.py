@@ -214,21 +214,22 @@ def term_digits(itemsize: int) -> tuple[int, int, int]:
 def term_of_column(column: T, itemsize: int) -> T:
     """The term of A that an accumulator's column is, if accumulators become elements of A in their place: of 16 bits the column itself."""
     pairs, lanes, elements = term_digits(itemsize)
-    if pairs == 1:
-        return column
-    pair, lane, element = column // (lanes * elements) % pairs, column // elements % lanes, column % elements
-    group = pairs * lanes * elements
-    return column // group * group + lane * (pairs * elements) + pair * elements + element
+    return _exchanged(column, pairs, lanes, elements)
 
 
 def column_of_term(term: T, itemsize: int) -> T:
     """The inverse of :func:`term_of_column`."""
     pairs, lanes, elements = term_digits(itemsize)
-    if pairs == 1:
-        return term
-    lane, pair, element = term // (pairs * elements) % lanes, term // elements % pairs, term % elements
-    group = pairs * lanes * elements
-    return term // group * group + pair * (lanes * elements) + lane * elements + element
+    return _exchanged(term, lanes, pairs, elements)
+
+
+def _exchanged(place: T, first: int, second: int, elements: int) -> T:
+    """A place ``(.., a, b, element)`` as ``(.., b, a, element)``, of digits of so many values."""
+    if 1 in (first, second):
+        return place
+    a, b = place // (second * elements) % first, place // elements % second
+    group = first * second * elements
+    return place // group * group + b * (first * elements) + a * elements + place % elements
 
 
 @cache

@@ -11,19 +11,18 @@ x is one of the reference's terms, so ``exp(q*(x - ..))`` is 0 as x is infinite,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import isfinite
-from typing import NamedTuple
 
 import numpy as np
 
 from taskfuse.check.rewrites.elements import ElementPairs, shown
-from taskfuse.check.rewrites.images import compare_parts
 from taskfuse.check.rewrites.linear_forms import Guard, LinearForm, LinearForms, is_one, number, reference, rounds
 from taskfuse.check.rewrites.sides import CONVERSIONS, At, Different, assuming, each_value, points
 from taskfuse.check.rewrites.sums import CombineForm, TermPart, reduced_points, terms_of
 from taskfuse.check.rewrites.updates import SentPart, sent, sent_terms
+from taskfuse.check.rewrites.weighted_terms import MUL, ONE, Monomial, WeightedTerms
 from taskfuse.dtypes import DType, contains
 from taskfuse.ir.combine import COMBINES
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -33,157 +32,13 @@ from taskfuse.ir.scalar import Const, Expr, Facts, Sym, lt, minimum, not_, prove
 from taskfuse.kir.operands import Access, IndexOf, Operand
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Iterate, Pick, Reduce, Whole
 
-COPY, MUL, FMA = ELEMENTWISE["copy"], ELEMENTWISE["mul"], ELEMENTWISE["fma"]
+COPY, FMA = ELEMENTWISE["copy"], ELEMENTWISE["fma"]
 BASES = (ELEMENTWISE["exp"], ELEMENTWISE["exp2"])
 """The exponential functions."""
 MOST = 64
 """The most parts of one sum."""
-ONE = Fraction(1)
 LARGEST = 88
 """The greatest constant of an exponent that is looked at: exponentials of greater ones are no numbers of float32."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Monomial:
-    """A product.
-
-    Attributes:
-        coefficient: a number. Terms with coefficient 0 are kept if they contain references without a guard, which may be infinite, or the constant 0.
-        factors: elements, each with its integer exponent.
-        products: factors that are themselves products of elements, as sets of terms.
-        exponents: by exponential function, its argument.
-        narrowed: narrower types to which it, or a factor, is rounded.
-        guards, raw: references, as in linear forms.
-        has_zero: true if a factor is the constant 0, not an exponential: 0 times an infinite element is not 0.
-    """
-
-    coefficient: Fraction = ONE
-    factors: tuple[tuple[At, int], ...] = ()
-    products: tuple[TermPart, ...] = ()
-    exponents: Mapping[Elementwise, LinearForm] = field(default_factory=dict[Elementwise, LinearForm])
-    narrowed: frozenset[DType] = frozenset()
-    guards: frozenset[Guard] = frozenset()
-    raw: frozenset[Guard] = frozenset()
-    has_zero: bool = False
-
-    def __mul__(self, other: Monomial) -> Monomial:
-        exponents = dict(self.exponents)
-        for base, form in other.exponents.items():
-            exponents[base] = exponents[base] + form if base in exponents else form
-        return Monomial(
-            self.coefficient * other.coefficient,
-            (*self.factors, *other.factors),
-            (*self.products, *other.products),
-            exponents,
-            self.narrowed | other.narrowed,
-            self.guards | other.guards,
-            self.raw | other.raw,
-            (self.has_zero and (other.has_zero or other.coefficient != 0)) or (other.has_zero and self.coefficient != 0),
-        )
-
-    @property
-    def is_left_out(self) -> bool:
-        """True if it adds nothing: a 0 that is not multiplied by elements, but for divisors, none of which is 0, and for factors of later steps."""
-        return not self.coefficient and not (self.has_zero and any(n > 0 for _, n in self.factors))
-
-    def inverse(self) -> Monomial:
-        """Its reciprocal.
-
-        Raises:
-            Different: it is 0, or contains products.
-        """
-        if not self.coefficient or self.products:
-            raise Different("a divisor is 0, or a product over steps")
-        exponents = {base: form.times(-ONE) for base, form in self.exponents.items()}
-        return replace(self, coefficient=1 / self.coefficient, factors=tuple((at, -n) for at, n in self.factors), exponents=exponents)
-
-    @property
-    def is_exponential(self) -> bool:
-        """True if it contains only exponentials."""
-        return self.coefficient == 1 and not self.factors and not self.products
-
-
-class WeightedTerms(NamedTuple):
-    """A monomial for each value of some variables at which conditions hold."""
-
-    variables: tuple[tuple[Sym, Expr], ...]
-    conditions: tuple[Expr, ...]
-    monomial: Monomial
-
-    def times(self, other: WeightedTerms) -> WeightedTerms:
-        """The products of these terms with all others."""
-        return WeightedTerms((*self.variables, *other.variables), (*self.conditions, *other.conditions), self.monomial * other.monomial)
-
-
-class Role(NamedTuple):
-    """The role of an operand in a term.
-
-    Attributes:
-        base: the exponential function whose argument contains it; ``None`` for a factor.
-        q: its coefficient in the argument, or the exponent of a factor.
-    """
-
-    base: Elementwise | None
-    q: Fraction
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class WeightedPart(TermPart):
-    """Terms that are products; ``operands`` have a role each.
-
-    Attributes:
-        constants: of exponents.
-        products: factors that are products of elements, as sets of terms.
-    """
-
-    coefficient: Fraction
-    products: tuple[TermPart, ...]
-    roles: tuple[Role, ...]
-    constants: Mapping[Elementwise, Fraction]
-    narrowed: frozenset[DType]
-
-    def at(self, values: Mapping[str, Expr]) -> WeightedPart:
-        """See :meth:`TermPart.at`."""
-        moved = super(WeightedPart, self).at(values)
-        assert isinstance(moved, WeightedPart)
-        return replace(moved, products=tuple(p.at(values) for p in self.products))
-
-    def alike(self, written: TermPart) -> Iterator[tuple[At, At]]:
-        """See :meth:`TermPart.alike`."""
-        assert isinstance(written, WeightedPart)
-        for a, role in zip(written.operands, written.roles, strict=True):
-            yield from ((a, b) for b, other in zip(self.operands, self.roles, strict=True) if role == other)
-
-    def check(self, written: TermPart, elements: ElementPairs, inside: Facts) -> None:
-        """See :meth:`TermPart.check`."""
-        assert isinstance(written, WeightedPart)
-        if self.coefficient != written.coefficient or self.constants != written.constants:
-            raise Different(f"a term is multiplied by {float(self.coefficient)}, and was by {float(written.coefficient)}")
-        if sorted(map(_order, self.roles)) != sorted(map(_order, written.roles)):
-            raise Different("a term is another product than it was written as")
-        if self.narrowed != written.narrowed:
-            raise Different("a term is rounded to other types than it was written")
-        left = list(zip(self.operands, self.roles, strict=True))
-        for a, role in zip(written.operands, written.roles, strict=True):
-            reason = ""
-            for k, (b, other) in enumerate(left):
-                if role != other:
-                    continue
-                try:
-                    elements.check(a, b, inside, is_converted=True)
-                except Different as error:
-                    reason = reason or error.reason
-                    continue
-                del left[k]
-                break
-            else:
-                raise Different(reason or "a factor is not what was written")
-        if self.products or written.products:
-            compare_parts(elements, written.products, self.products, inside)
-
-
-def _order(role: Role) -> tuple[str, Fraction]:
-    return "" if role.base is None else role.base.name, role.q
 
 
 class WeightedSums:
@@ -593,15 +448,6 @@ class WeightedSums:
             exponents[base] = made
         return found._replace(monomial=replace(found.monomial, exponents=exponents))
 
-    @staticmethod
-    def part(found: WeightedTerms) -> WeightedPart:
-        """Terms as a part of a set."""
-        m = found.monomial
-        operands = [*m.factors, *((at, base, q) for base, form in m.exponents.items() for at, q in form.terms)]
-        roles = tuple(Role(None, Fraction(o[1])) if len(o) == 2 else Role(o[1], o[2]) for o in operands)
-        constants = {base: Fraction(form.constant) for base, form in m.exponents.items() if form.constant}
-        return WeightedPart(found.variables, found.conditions, MUL, tuple(o[0] for o in operands), m.coefficient, m.products, roles, constants, m.narrowed)
-
 
 def weighted_parts(elements: ElementPairs, a: At, b: At, facts: Facts) -> tuple[list[TermPart], list[TermPart]]:
     """The terms of two elements, an original and a rewritten one, as sums of products.
@@ -623,7 +469,7 @@ def weighted_parts(elements: ElementPairs, a: At, b: At, facts: Facts) -> tuple[
     for t in now:  # also those that are 0
         sums.check_guards(t, [At(b.side, at.operand) for at in finite if _is_shared(at, known)], facts)
     elements.finite |= {at.operand.buffer for at in finite if isinstance(at.operand, Access)}
-    return [sums.part(t) for t in written if not t.monomial.is_left_out], [sums.part(t) for t in now if not t.monomial.is_left_out]
+    return [t.part() for t in written if not t.monomial.is_left_out], [t.part() for t in now if not t.monomial.is_left_out]
 
 
 def _is_pointwise(d: Definition | None) -> bool:
