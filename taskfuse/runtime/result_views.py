@@ -22,6 +22,7 @@ from taskfuse.ir.scalar import ONE, ZERO, Expr, ge, prove, simplify, substitute
 from taskfuse.ir.storage import Strided, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.runtime.arrays import has_dtype, has_views, part, strides_of
+from taskfuse.runtime.coalesced_axes import coalesced
 from taskfuse.runtime.executable import Executable, ResultAdapter
 from taskfuse.runtime.result_groups import in_groups
 from taskfuse.runtime.views import Placed, number, placed
@@ -73,6 +74,7 @@ def bases(fusion: Fusion) -> Bases | None:
     sources. Results that are computed in groups are views of what has the axes of the groups (:mod:`taskfuse.runtime.result_groups`).
     """
     grouped = in_groups(fusion)
+    grouped = coalesced(grouped or fusion) or grouped
     fusion = grouped or fusion
     wanted = [r.tensor.name for r in fusion.results if r.is_plain and isinstance(fusion.definition(r.tensor), View)]
     if not wanted:
