@@ -198,7 +198,7 @@ class _Coalescence:
         extents = [*tv.shape[:low], _whole(run, self.fusion), *tv.shape[high + 1 :]]
         view = self.fusion.new_tensor([axis(e) for e in extents], tv.dtype, location=caller(), origin=None)
         at = list(iteration_point(len(extents)))
-        at[low : low + 1] = _digits(at[low], run)
+        at[low : low + 1] = digits(at[low], run)
         return self.fusion.define(View(view, "reshape", Read(tv, tuple(at)), view.location))
 
     def _view(self, tv: TensorView, first: int, last: int, new: TensorView) -> None:
@@ -207,7 +207,7 @@ class _Coalescence:
         given = fusion.definition(tv)
         assert given is not None
         at = list(iteration_point(new.ndim))
-        at[first : first + 1] = _digits(at[first], self.run)
+        at[first : first + 1] = digits(at[first], self.run)
         logical = [axis(a.extent) for a in new.logical]
         fusion.set_written(new, Written(Pointwise(new, ELEMENTWISE["copy"], (Read(tv, tuple(at)),)), tuple(logical), tuple(logical), new.dtype), caller())
         tv.root = tv.logical
@@ -269,7 +269,7 @@ def _place(index: Sequence[Expr], extents: Sequence[Expr]) -> Expr:
     return reduce(lambda found, pair: found * pair[1] + pair[0], zip(index, extents, strict=True), ZERO)
 
 
-def _digits(place: Expr, extents: Sequence[Expr]) -> list[Expr]:
+def digits(place: Expr, extents: Sequence[Expr]) -> list[Expr]:
     """The index of the element at a place."""
     found: list[Expr] = []
     for extent in reversed(extents[1:]):
