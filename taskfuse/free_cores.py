@@ -1,8 +1,8 @@
 """Cores that nobody needs: those that a process may use, less the processes beside it that are at work.
 
-Processes that compile fusions in parallel take as many cores as there are. Work that may turn out not to be needed, such as machine code of kernels that a search
-may not choose, takes no core then that another fusion waits for; when few fusions are left, it does again. Who forks the processes makes the marks, one byte for
-each in memory that they share.
+Processes that compile fusions in parallel take as many cores as there are. Work that may turn out not to be needed, such as machine code of kernels that a
+search may not choose, takes no core then that another fusion waits for; when few fusions are left, it does again. Who forks the processes makes the marks, one
+byte for each in memory that they share.
 """
 
 from __future__ import annotations

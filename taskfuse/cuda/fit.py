@@ -17,8 +17,8 @@ from taskfuse.cuda.nvrtc import CompileOptions
 from taskfuse.cuda.resources import occupancy
 from taskfuse.cuda.signature import Source
 from taskfuse.errors import CudaUnavailableError, LaunchError, TaskfuseError, UnsupportedError
-from taskfuse.ir.scalar import Expr
 from taskfuse.free_cores import free_cores
+from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
 from taskfuse.options import read_options
