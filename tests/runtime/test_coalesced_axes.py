@@ -52,6 +52,9 @@ def test_rows_of_a_layer_are_one_axis(split: bool) -> None:
     (mine,), (wanted,) = run(*given), fusion.evaluate(*given)
     assert mine.shape == wanted.shape == (B, S, N)
     assert np.array_equal(mine, wanted)
+    out = np.zeros((B, S, N), wanted.dtype)
+    assert run(*given, out=out)[0] is out
+    assert np.array_equal(out, wanted)
 
 
 def test_elements_of_other_rows_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
