@@ -171,9 +171,7 @@ class Rings:
         for name in names:
             if name in done or name in pingpong:
                 continue
-            uses = [n for side in (self._waits, self._arrivals) for nodes in side.get(name, {}).values() for n in nodes]
-            uses += self.order_waits.get(name, []) + self.order_arrivals.get(name, [])
-            if not uses:
+            if not self.uses(name):
                 continue
             if self._is_refilled(name):
                 self.refilled.append(name)
@@ -373,6 +371,11 @@ class Rings:
     def ops(self, cursor: str) -> list[Node]:
         """Waits, arrivals and advances with a cursor."""
         return self._ops.get(cursor, [])
+
+    def uses(self, name: str) -> list[Node]:
+        """All waits and arrivals at an mbarrier, at slots of cursors and elsewhere, in the order of the text."""
+        at_cursors = (n for side in (self._waits, self._arrivals) for nodes in side.get(name, {}).values() for n in nodes)
+        return sorted((*at_cursors, *self.order_waits.get(name, ()), *self.order_arrivals.get(name, ())), key=lambda n: n.number)
 
     def waits(self, name: str) -> list[Node]:
         """The waits at an mbarrier, at slots of cursors."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskfuse.check import Verdict, verify
+from taskfuse.check.rings import NEITHER
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.reports.certificate import Obligation
 
