@@ -246,6 +246,8 @@ class Rings:
             consumers.append(self._endpoint(a, self._release(a, releases, full), full, empty))
         if {c.release for c in consumers} != set(releases):
             raise NotRing(f"a thread arrives at {empty} without waiting for {full}", self._arrivals[empty][releases[-1]][0])
+        if len(consumers) > len(releases):
+            raise NotRing("one cursor releases for several that wait", self._arrivals[empty][releases[0]][0])
         ring = Ring(full, empty, slots, producer, consumers)
         releases_of = [v for c in consumers for v in visits(c.releases)]
         ring.across = joined(self.clusters, full, list(producer.visits()), releases_of, [v for c in consumers for v in c.visits()])
