@@ -38,6 +38,7 @@ OPEN = {
     "bytes_of_threads_min": "mbarrier full: 128 bytes are expected, but loads bring 256",
     "bytes_of_threads_start": "mbarrier full: 384 bytes are expected, but loads bring 256",
     "bytes_of_threads_count": "mbarrier full: it counts threadIdx.x + 1 arrivals, but gets 1",
+    "ahead_loaded_twice": "s: two loads of one position may overlap",
     "remainders": "mbarrier b: it counts N//3 arrivals, but gets N//6",
     "remainders_one_divides": "mbarrier b: it counts N//2 arrivals, but gets N//4",
     "remainders_clash": "mbarrier b: it counts N//4 arrivals, but gets 0",
