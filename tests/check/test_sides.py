@@ -39,6 +39,7 @@ OPEN = {
     "bytes_of_threads_min": "mbarrier full: 128 bytes are expected, but loads bring 256",
     "bytes_of_threads_start": "mbarrier full: 384 bytes are expected, but loads bring 256",
     "bytes_of_threads_count": "mbarrier full: it counts threadIdx.x + 1 arrivals, but gets 1",
+    "ahead_loaded_twice": "s: two loads of one position may overlap",
     "bytes_of_no_trips": "mbarrier full: 128*max(T, 1) bytes are expected, but loads bring 128*max(T, 0)",
     "bytes_of_two_loops": "mbarrier full: 0 bytes are expected, but loads bring 128*max(2 - T, 0) + 128*max(T - 2, 0)",
     "bytes_of_few_threads": "mbarrier full: 128*T bytes are expected, but loads bring 128*max(T, 1)",
