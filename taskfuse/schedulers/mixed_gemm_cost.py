@@ -1,0 +1,156 @@
+"""The parameters of ``mixed_gemm``, and expected times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.fusion import Fusion
+from taskfuse.schedulers.contraction import MatrixProduct
+from taskfuse.schedulers.instructions import slots
+from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.schedule import Option, Sizes, refuse
+from taskfuse.target import RESERVED_SHARED, VECTOR_BYTES, WARP, Target
+
+ROWS, COLUMNS, STEP = 16, 8, 16
+"""Rows, columns and elements of k that an instruction multiplies."""
+LANES_OF_K = 4
+"""Lanes of a warp that hold elements of one row."""
+PAIR = 2
+"""Elements of 16 bits in a register."""
+BITS = 8
+MOST_COLUMNS = 64
+WORD_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MixedGemmConfig(Parameters):
+    """The parameters of a product with a computed factor of few columns.
+
+    Attributes:
+        tile_m, tile_n: rows and columns of a tile of the result: multiples of ``warp_m`` and of 8.
+        warp_m: rows of a warp: a multiple of 16.
+        tile_k: elements of k in a tile of a factor.
+        parts: groups of warps that divide a tile along k.
+        stages: tiles of each factor in Shared memory.
+    """
+
+    tile_m: int = 64
+    tile_n: int = 8
+    warp_m: int = 16
+    tile_k: int = 256
+    parts: int = 2
+    stages: int = 4
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        if self.tile_m % self.warp_m or self.warp_m % ROWS or self.tile_n % COLUMNS or self.tile_k % self.parts:
+            raise self.error(f"parts of {self.warp_m} rows in {self.words}", f"use multiples of {ROWS} rows and {COLUMNS} columns, and divisors")
+        self.check_threads(self.threads, f"{self.threads} threads")
+
+    @property
+    def warps(self) -> int:
+        """Along the rows of a tile."""
+        return self.tile_m // self.warp_m
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return WARP * self.warps * self.parts
+
+    @property
+    def words(self) -> str:
+        """The parameters as readable text."""
+        return f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {self.stages} in the ring, {self.warp_m} rows of a warp, {self.parts} parts of k"
+
+
+@dataclass(frozen=True, slots=True)
+class MixedProblem:
+    """The product with numbers for its extents.
+
+    Attributes:
+        m, n, k: rows of the computed factor, columns, terms of a sum.
+        packed: elements of the factor that one element in memory has.
+        itemsize: bytes of one in memory.
+        multiplied: bytes of an element that the tensor cores multiply.
+        instructions: of what computes an element.
+        target: the GPU.
+    """
+
+    m: int
+    n: int
+    k: int
+    packed: int
+    itemsize: int
+    multiplied: int
+    instructions: float
+    target: Target
+
+    @property
+    def bits(self) -> int:
+        """Of an element in memory."""
+        return self.itemsize * BITS // self.packed
+
+    @property
+    def apart(self) -> int:
+        """Elements from one of a pair to the other: those that share a byte with others lie in both halves of a word."""
+        return max(1, WORD_BYTES // 2 * BITS // self.bits) if self.bits < BITS else 1
+
+    @property
+    def run(self) -> int:
+        """Neighbors along k that a lane loads together: a word of packed elements, else at most 8."""
+        return PAIR * self.apart if self.apart > 1 else max(LANES_OF_K, min(8, VECTOR_BYTES // self.itemsize))
+
+    @property
+    def group(self) -> int:
+        """Elements of k of which the lanes of a row have a run each."""
+        return LANES_OF_K * self.run
+
+
+def problem_of(fusion: Fusion, kind: str, product: MatrixProduct, extent: Sizes) -> MixedProblem:
+    """The product with numbers for its extents. Raises :class:`UnsupportedError` if it has too many columns, or the elements of k are no whole groups."""
+    axes, a = product.axes, product.a
+    m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
+    if n > MOST_COLUMNS:
+        raise refuse(fusion, kind, f"it has {n} columns", "tf.schedulers.matmul")
+    work = sum(slots(expr) for expr in fusion.exprs() if any(expr.output is tv for tv in a.prologue))
+    return MixedProblem(m, n, k, a.packed, a.tensor.dtype.itemsize, product.b.tensor.dtype.itemsize, work, extent.target)
+
+
+def ranked(p: MixedProblem) -> list[Option[MixedGemmConfig]]:
+    """All parameters that fit, the fastest first."""
+    options: list[Option[MixedGemmConfig]] = []
+    tile_n = COLUMNS * ceil(p.n / COLUMNS)
+    for warps in (1, 2, 3, 4, 5, 6, 7, 8):
+        for warp_m in (16, 32):
+            for parts in (1, 2, 4, 8):
+                for tile_k in (256, 512, 1024):
+                    if p.k % tile_k or tile_k % (parts * p.group) or not 4 <= warps * parts <= 16:
+                        continue
+                    slot = _slot(p, warps * warp_m, tile_n, tile_k)
+                    stages = min(p.target.limits.block_shared // slot, 6)
+                    if stages >= 2:
+                        c = MixedGemmConfig(warps * warp_m, tile_n, warp_m, tile_k, parts, stages)
+                        options.append(_option(p, c))
+    return sorted(options, key=lambda o: o.us)
+
+
+def _slot(p: MixedProblem, tile_m: int, tile_n: int, tile_k: int) -> int:
+    """Bytes of a tile of each factor, with what is unused behind its rows."""
+    row = (tile_k // p.packed + LANES_OF_K * p.run // p.packed) * p.itemsize
+    return tile_m * row + tile_n * (tile_k + LANES_OF_K * p.run) * p.multiplied
+
+
+def check(fusion: Fusion, kind: str, p: MixedProblem, c: MixedGemmConfig) -> Option[MixedGemmConfig]:
+    """The option of given parameters. Raises :class:`UnsupportedError` if they do not fit the product, or Shared memory."""
+    if p.k % c.tile_k or c.tile_k % (c.parts * p.group):
+        raise refuse(fusion, kind, f"with {c.words}: {p.k} terms are no whole tiles, or a part of one no whole groups of {p.group}", "use another tile_k")
+    needed = c.stages * _slot(p, c.tile_m, c.tile_n, c.tile_k)
+    if needed > p.target.limits.block_shared:
+        raise refuse(fusion, kind, f"with {c.words}: a block needs {needed} bytes of Shared memory and has {p.target.limits.block_shared}", "use fewer stages")
+    return _option(p, c)
+
+
+def _option(p: MixedProblem, c: MixedGemmConfig) -> Option[MixedGemmConfig]:
+    return Option(c, 10.0, block=(WARP, c.warps, c.parts))
