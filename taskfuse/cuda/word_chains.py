@@ -20,6 +20,7 @@ from enum import Enum
 from math import isnan
 
 from taskfuse.cuda import matrices
+from taskfuse.cuda.byte_halves import ByteHalves
 from taskfuse.cuda.c_types import bits, c_type, convert
 from taskfuse.cuda.functions import call_of_pair
 from taskfuse.cuda.pairs import is_adjacent, word_of
@@ -246,6 +247,30 @@ class WordChains:
         w = self._writer
         for stmt in chain.common:
             each(stmt, scope)
+        known = self._in_halves(chain, scope)
+        first = {} if known else self._print_alone(chain, scope, each)
+        sums: dict[WordValue, str] = {}
+        for stmt in chain.words:
+            operands = [self._word(o, chain, first, known, scope) for o in stmt.operands]
+            made = known[stmt.out.buffer] = self._made(stmt, operands, chain.dtype, sums, scope)
+            if stmt is chain.words[-1]:
+                w.helpers.add(matrices.WORD)
+                w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), self._text(made, chain.dtype, sums, scope))
+
+    def _in_halves(self, chain: WordChain, scope: TextScope) -> dict[str, WordValue]:
+        """Print what is computed alone for both elements at once, where it is of bytes that end as small integers. Returns their word, if so."""
+        halves, (base, value, most) = ByteHalves(self._writer, chain.var), BASES[chain.dtype]
+        if not halves.is_possible(chain.alone, chain.packed):
+            return {}
+        (name,) = chain.packed
+        low, high = self._whole.of(Access(name, ())) or (0, most + 1)
+        if low < 0 or high > most:
+            return {}
+        return {name: WordValue(f"({halves.print(chain.alone, scope)[name]} | {base << 16 | base:#x}u)", -value)}
+
+    def _print_alone(self, chain: WordChain, scope: TextScope, each: Callable[[Stmt, TextScope], None]) -> dict[str, str]:
+        """Print what is computed for one element, and then for the other. Returns the names of the first ones."""
+        w = self._writer
         for stmt in chain.alone:
             each(stmt, scope)
         first = {name: w.names.reserve(f"{w.places[name].identifier}_first") for name in chain.packed}
@@ -256,14 +281,7 @@ class WordChains:
         behind = scope if scope.turn is None else replace(scope, turn=f"({scope.turn} + 1)")
         for stmt in chain.alone:
             each(map_expressions(stmt, lambda e: substitute(e, second)), behind)
-        known: dict[str, WordValue] = {}
-        sums: dict[WordValue, str] = {}
-        for stmt in chain.words:
-            operands = [self._word(o, chain, first, known, scope) for o in stmt.operands]
-            made = known[stmt.out.buffer] = self._made(stmt, operands, chain.dtype, sums, scope)
-            if stmt is chain.words[-1]:
-                w.helpers.add(matrices.WORD)
-                w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), self._text(made, chain.dtype, sums, scope))
+        return first
 
     def _made(self, stmt: Compute, operands: Sequence[WordValue], dtype: DType, sums: dict[WordValue, str], scope: TextScope) -> WordValue:
         """A function of words; sums with integers are put together."""
