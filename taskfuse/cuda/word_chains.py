@@ -67,6 +67,17 @@ __device__ __forceinline__ unsigned signed_halves(unsigned char low, unsigned ch
   return difference;
 }""",
 )
+SIGNED_APART = Helper(
+    "signed_apart",
+    """\
+// the same of bytes that do not lie side by side in registers: the compiler takes them out of a word together
+__device__ __forceinline__ unsigned signed_apart(unsigned char low, unsigned char high) {
+  const unsigned both = low | (unsigned)high << 16;
+  unsigned difference;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(difference) : "r"(both & 0x00800080u | 0x43004300u), "r"(0xbf80bf80u), "r"(both & 0x007f007fu | 0x43004300u));
+  return difference;
+}""",
+)
 BASES = {bfloat16: (0x4300, 2**7, 2**7 - 1), float16: (0x6400, 2**10, 2**8 - 1)}
 """The bits and the value of a 16-bit float whose last place is 1 and whose lower byte is 0, and the most of 8 bits that may be put in place of that byte."""
 SIGN = 2**7
@@ -128,7 +139,7 @@ class WordChains:
                 body = [s for s in loop.body if isinstance(s, Compute | Choose)]
             case _:
                 return None
-        if len(body) < 2 or len(body) < len(loop.body):
+        if not body or len(body) < len(loop.body):
             return None
         last = body[-1].out
         dtype = self._writer.places[last.buffer].dtype
@@ -335,20 +346,26 @@ class WordChains:
             w.helpers.add(BOTH_HALVES)
             return WordValue(f"{BOTH_HALVES.name}({self._half(operand, element, dtype)})")
         if self._is_of_bytes(operand):
-            return self._bytes(operand, texts, dtype)
+            helper = SIGNED_APART if operand.buffer not in first and self._is_apart(operand, chain.var, scope) else SIGNED_HALVES
+            return self._bytes(operand, texts, dtype, helper)
         w.helpers.add(HALVES)
         return WordValue(f"{HALVES.name}({', '.join(self._half(operand, text, dtype) for text in texts)})")
 
-    def _bytes(self, operand: Access, texts: tuple[str, str], dtype: DType) -> WordValue:
-        """Two integers of 8 bits as a word."""
+    def _is_apart(self, operand: Access, var: str, scope: TextScope) -> bool:
+        """Whether the elements of two consecutive trips are registers that do not lie side by side."""
+        place = self._writer.places[operand.buffer]
+        return not (MEDIA[place.memory].has_addresses or is_adjacent(operand, var, place.dtype, self._writer.places, scope.indices.facts))
+
+    def _bytes(self, operand: Access, texts: tuple[str, str], dtype: DType, signed: Helper) -> WordValue:
+        """Two integers of 8 bits as a word; ``signed``: what makes it of numbers from -128 to 127."""
         (low, high), (base, value, most) = self._whole.of(operand) or (0, 0), BASES[dtype]
         if low >= 0 and high <= most:
             self._writer.helpers.add(WHOLE_HALVES)
             return WordValue(f"{WHOLE_HALVES.name}<{base:#x}u>({', '.join(texts)})", -value)
         if dtype is bfloat16:
-            self._writer.helpers.add(SIGNED_HALVES)
+            self._writer.helpers.add(signed)
             turned = "" if low < 0 else f" ^ {SIGN}"
-            return WordValue(f"{SIGNED_HALVES.name}({', '.join(text + turned for text in texts)})", 0 if low < 0 else SIGN)
+            return WordValue(f"{signed.name}({', '.join(text + turned for text in texts)})", 0 if low < 0 else SIGN)
         self._writer.helpers.add(WHOLE_HALVES)
         return WordValue(f"{WHOLE_HALVES.name}<{base:#x}u>({', '.join(f'(unsigned char)({text} ^ {SIGN})' for text in texts)})", -value - SIGN)
 

@@ -73,6 +73,7 @@ class MixedProblem:
         m, n, k: rows of the computed factor, columns, terms of a sum.
         packed: elements of the factor that one element in memory has.
         itemsize: bytes of one in memory.
+        is_integer: whether it is an integer.
         multiplied: bytes of an element that the tensor cores multiply.
         instructions: of what computes an element.
         target: the GPU.
@@ -83,6 +84,7 @@ class MixedProblem:
     k: int
     packed: int
     itemsize: int
+    is_integer: bool
     multiplied: int
     instructions: float
     target: Target
@@ -94,12 +96,12 @@ class MixedProblem:
 
     @property
     def apart(self) -> int:
-        """Elements from one of a pair to the other: those that share a byte with others lie in both halves of a word."""
-        return max(1, WORD_BYTES // 2 * BITS // self.bits) if self.bits < BITS else 1
+        """Elements from one of a pair to the other: integers of a byte or less have the same place in both halves of a word."""
+        return WORD_BYTES // 2 * BITS // self.bits if self.is_integer and self.bits <= BITS else 1
 
     @property
     def run(self) -> int:
-        """Neighbors along k that a lane loads together: a word of packed elements, else at most 8."""
+        """Neighbors along k that a lane loads together: a word of integers of a byte or less, else at most 8."""
         return PAIR * self.apart if self.apart > 1 else max(LANES_OF_K, min(8, VECTOR_BYTES // self.itemsize))
 
     @property
@@ -115,7 +117,7 @@ def problem_of(fusion: Fusion, kind: str, product: MatrixProduct, extent: Sizes)
     if n > MOST_COLUMNS:
         raise refuse(fusion, kind, f"it has {n} columns", "tf.schedulers.matmul")
     work = sum(slots(expr) for expr in fusion.exprs() if any(expr.output is tv for tv in a.prologue))
-    return MixedProblem(m, n, k, a.packed, a.tensor.dtype.itemsize, product.b.tensor.dtype.itemsize, work, extent.target)
+    return MixedProblem(m, n, k, a.packed, a.tensor.dtype.itemsize, a.tensor.dtype.is_integer, product.b.tensor.dtype.itemsize, work, extent.target)
 
 
 def ranked(p: MixedProblem) -> list[Option[MixedGemmConfig]]:
