@@ -180,6 +180,8 @@ class ProductFigures:
     fragment_late: float = 0.08
     fragment_shares: tuple[float, float] = (0.64, 0.32)
     converted_instructions: float = 0.8
+    mixed_element_slots: float = 3.3
+    mixed_warp_share: float = 0.04
     busy_share: float = 0.35
     residents_factor: float = 1.15
     double_share: float = 0.9

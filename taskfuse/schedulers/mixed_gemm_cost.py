@@ -155,4 +155,19 @@ def check(fusion: Fusion, kind: str, p: MixedProblem, c: MixedGemmConfig) -> Opt
 
 
 def _option(p: MixedProblem, c: MixedGemmConfig) -> Option[MixedGemmConfig]:
-    return Option(c, 10.0, block=(WARP, c.warps, c.parts))
+    return Option(c, _us(p, c), block=(WARP, c.warps, c.parts))
+
+
+def _us(p: MixedProblem, c: MixedGemmConfig) -> float:
+    """Microseconds: instructions of the multiprocessor with most blocks, or the bytes, whichever are longer, and what neither hides."""
+    figures, target = p.target.products, p.target
+    blocks = ceil(p.m / c.tile_m) * ceil(p.n / c.tile_n)
+    room = target.limits.shared // (c.stages * _slot(p, c.tile_m, c.tile_n, c.tile_k) + RESERVED_SHARED)
+    most = ceil(blocks / target.sms)
+    together = max(1, min(room, most))
+    warps = min(c.warps * c.parts * together, target.limits.warps)
+    slots = figures.mixed_element_slots + p.instructions / p.packed
+    share = min(1.0, figures.mixed_warp_share * warps)
+    busy = most * c.tile_m * p.k * slots / (target.lanes * share) / target.clock_mhz
+    moved = target.dram_us((p.m / p.packed * p.itemsize + p.n * p.multiplied) * p.k)
+    return target.kernel_us((busy**2 + moved**2) ** 0.5)
