@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import ceil
 
-from taskfuse.dtypes import DType
 from taskfuse.ir.fusion import Fusion
+from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.contraction import MatrixProduct
-from taskfuse.schedulers.instructions import slots
+from taskfuse.schedulers.matmul import prologue_work
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option, Sizes, refuse
-from taskfuse.target import RESERVED_SHARED, VECTOR_BYTES, WARP, Target
+from taskfuse.target import REGISTERS, RESERVED_SHARED, VECTOR_BYTES, WARP, Target
 
 ROWS, COLUMNS, STEP = 16, 8, 16
 """Rows, columns and elements of k that an instruction multiplies."""
@@ -20,8 +21,18 @@ LANES_OF_K = 4
 PAIR = 2
 """Elements of 16 bits in a register."""
 BITS = 8
+WORD_BYTES = SUM_BYTES = 4
 MOST_COLUMNS = 64
-WORD_BYTES = 4
+"""With more, ``wgmma`` multiplies better: here each eight columns take a further instruction for elements that are computed once."""
+WARPS, WARP_ROWS, PARTS, DEPTHS = (1, 2, 3, 4, 5, 6, 7, 8), (16, 32, 64, 112), (1, 2, 4, 8, 16), (256, 512, 1024)
+"""Candidates: warps along the rows, their rows, parts of a tile along k, elements of k in a tile."""
+FEWEST_WARPS, MOST_WARPS = 4, 28
+MOST_ROWS = 256
+"""Of a box that the copy engine takes."""
+MOST_STAGES = 8
+BARRIER_BYTES = 1024
+OTHER_REGISTERS = 48
+"""Of a thread: addresses, and elements that are computed ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +67,8 @@ class MixedGemmConfig(Parameters):
 
     @property
     def threads(self) -> int:
-        """Of a block."""
-        return WARP * self.warps * self.parts
+        """Of a block, a warp that loads included for each part."""
+        return WARP * (self.warps + 1) * self.parts
 
     @property
     def words(self) -> str:
@@ -110,61 +121,72 @@ class MixedProblem:
         return LANES_OF_K * self.run
 
 
-def problem_of(fusion: Fusion, kind: str, product: MatrixProduct, extent: Sizes) -> MixedProblem:
+def problem_of(fusion: Fusion, kind: str, found: MatrixProduct, extent: Sizes) -> MixedProblem:
     """The product with numbers for its extents. Raises :class:`UnsupportedError` if it has too many columns, or the elements of k are no whole groups."""
-    axes, a = product.axes, product.a
+    axes, a = found.axes, found.a
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     if n > MOST_COLUMNS:
         raise refuse(fusion, kind, f"it has {n} columns", "tf.schedulers.matmul")
-    work = sum(slots(expr) for expr in fusion.exprs() if any(expr.output is tv for tv in a.prologue))
-    return MixedProblem(m, n, k, a.packed, a.tensor.dtype.itemsize, a.tensor.dtype.is_integer, product.b.tensor.dtype.itemsize, work, extent.target)
+    work = prologue_work(fusion, a, extent)
+    return MixedProblem(m, n, k, a.packed, a.tensor.dtype.itemsize, a.tensor.dtype.is_integer, found.b.tensor.dtype.itemsize, work, extent.target)
 
 
 def ranked(p: MixedProblem) -> list[Option[MixedGemmConfig]]:
     """All parameters that fit, the fastest first."""
-    options: list[Option[MixedGemmConfig]] = []
     tile_n = COLUMNS * ceil(p.n / COLUMNS)
-    for warps in (1, 2, 3, 4, 5, 6, 7, 8):
-        for warp_m in (16, 32):
-            for parts in (1, 2, 4, 8):
-                for tile_k in (256, 512, 1024):
-                    if p.k % tile_k or tile_k % (parts * p.group) or not 4 <= warps * parts <= 16:
-                        continue
-                    slot = _slot(p, warps * warp_m, tile_n, tile_k)
-                    stages = min(p.target.limits.block_shared // slot, 6)
-                    if stages >= 2:
-                        c = MixedGemmConfig(warps * warp_m, tile_n, warp_m, tile_k, parts, stages)
-                        options.append(_option(p, c))
-    return sorted(options, key=lambda o: o.us)
+    found: list[Option[MixedGemmConfig]] = []
+    for warps, warp_m, parts, tile_k in product(WARPS, WARP_ROWS, PARTS, DEPTHS):
+        if p.k % tile_k or tile_k % (parts * p.group) or not FEWEST_WARPS <= warps * parts <= MOST_WARPS or warps * warp_m > MOST_ROWS:
+            continue
+        room = p.target.limits.block_shared - BARRIER_BYTES - _joined(parts, warps * warp_m, tile_n)
+        stages = min(room // _slot(p, warps * warp_m, tile_n, tile_k), MOST_STAGES)
+        if stages < 2:
+            continue
+        c = MixedGemmConfig(warps * warp_m, tile_n, warp_m, tile_k, parts, stages)
+        if _registers(p, c) * c.threads <= REGISTERS:
+            found.append(_option(p, c))
+    return sorted(found, key=lambda option: (option.us, -option.config.tile_m))
 
 
 def _slot(p: MixedProblem, tile_m: int, tile_n: int, tile_k: int) -> int:
-    """Bytes of a tile of each factor, with what is unused behind its rows."""
-    row = (tile_k // p.packed + LANES_OF_K * p.run // p.packed) * p.itemsize
-    return tile_m * row + tile_n * (tile_k + LANES_OF_K * p.run) * p.multiplied
+    """Bytes of a tile of each factor."""
+    return tile_m * tile_k // p.packed * p.itemsize + tile_n * tile_k * p.multiplied
+
+
+def _joined(parts: int, tile_m: int, tile_n: int) -> int:
+    """Bytes of the sums that parts of k exchange."""
+    return parts * tile_m * tile_n * SUM_BYTES if parts > 1 else 0
+
+
+def _registers(p: MixedProblem, c: MixedGemmConfig) -> int:
+    """Of a thread: sums, elements of both factors of a group, addresses."""
+    sums = c.warp_m * c.tile_n // WARP
+    return sums + (c.tile_n // COLUMNS * p.run * p.multiplied + c.warp_m // COLUMNS * p.run * p.itemsize // p.packed) // WORD_BYTES + OTHER_REGISTERS
 
 
 def check(fusion: Fusion, kind: str, p: MixedProblem, c: MixedGemmConfig) -> Option[MixedGemmConfig]:
     """The option of given parameters. Raises :class:`UnsupportedError` if they do not fit the product, or Shared memory."""
     if p.k % c.tile_k or c.tile_k % (c.parts * p.group):
         raise refuse(fusion, kind, f"with {c.words}: {p.k} terms are no whole tiles, or a part of one no whole groups of {p.group}", "use another tile_k")
-    needed = c.stages * _slot(p, c.tile_m, c.tile_n, c.tile_k)
+    if c.tile_k // p.packed * p.itemsize % SPAN:
+        raise refuse(fusion, kind, f"with {c.words}: {c.tile_k} elements are no whole rows of {SPAN} bytes", "use a greater tile_k")
+    needed = c.stages * _slot(p, c.tile_m, c.tile_n, c.tile_k) + _joined(c.parts, c.tile_m, c.tile_n) + BARRIER_BYTES
     if needed > p.target.limits.block_shared:
         raise refuse(fusion, kind, f"with {c.words}: a block needs {needed} bytes of Shared memory and has {p.target.limits.block_shared}", "use fewer stages")
     return _option(p, c)
 
 
 def _option(p: MixedProblem, c: MixedGemmConfig) -> Option[MixedGemmConfig]:
-    return Option(c, _us(p, c), block=(WARP, c.warps, c.parts))
+    return Option(c, _us(p, c), block=(WARP, c.warps + 1, c.parts))
 
 
 def _us(p: MixedProblem, c: MixedGemmConfig) -> float:
     """Microseconds: instructions of the multiprocessor with most blocks, or the bytes, whichever are longer, and what neither hides."""
     figures, target = p.target.products, p.target
     blocks = ceil(p.m / c.tile_m) * ceil(p.n / c.tile_n)
-    room = target.limits.shared // (c.stages * _slot(p, c.tile_m, c.tile_n, c.tile_k) + RESERVED_SHARED)
+    shared = c.stages * _slot(p, c.tile_m, c.tile_n, c.tile_k) + _joined(c.parts, c.tile_m, c.tile_n) + RESERVED_SHARED
     most = ceil(blocks / target.sms)
-    together = max(1, min(room, most))
+    together = max(1, min(target.limits.shared // shared, most))
     warps = min(c.warps * c.parts * together, target.limits.warps)
     slots = figures.mixed_element_slots + p.instructions / p.packed
     share = min(1.0, figures.mixed_warp_share * warps)

@@ -12,7 +12,7 @@ from taskfuse.schedulers.computed_factors import compute_where_multiplied
 from taskfuse.target import A100
 
 RNG = np.random.default_rng(0)
-SMALL = MixedGemmConfig(32, 8, 16, 128, 2, 2)
+SMALL = MixedGemmConfig(32, 8, 16, 256, 2, 2)
 
 
 def product(kind: str, rows: int, columns: int, k: int, *, dtype: tf.DType = tf.bfloat16, is_first: bool = False) -> tf.Fusion:
