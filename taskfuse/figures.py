@@ -108,6 +108,8 @@ class ProductFigures:
             (root mean square), at most by 11%.
         converted_instructions: instructions that convert such an element of 16 bits to float32 and back; two elements at a time are not converted. This and
             the saving of loads ahead from three tiles of two of these sizes.
+        mixed_element_slots: issue slots for an element of a factor that ``mixed_gemm`` computes, beside its functions: loads, products, bits put in place.
+        mixed_warp_share: share of a multiprocessor's issue slots that each warp of such a product uses, until all are used.
         busy_share: share of a tile's cycles in which its block issues; other blocks of the multiprocessor can use the rest. Assumed, not measured.
         residents_factor: factor of the time of several resident blocks. Assumed, so that they are chosen only for a clear gain.
         simt_shares: rows and columns of the result per thread, and the share of the multiply-add rate that such threads reach with 32 of k in a tile: the rest

@@ -46,7 +46,7 @@ from taskfuse.schedulers.windows import offer as windows_offer
 from taskfuse.schedulers.windows import windows
 from taskfuse.target import DEFAULT, Target
 
-PRODUCTS: Final[tuple[Scheduler, ...]] = (attention, back_to_back, matmul, products, mixed_gemm, mma_gemm, simt_gemm)
+PRODUCTS: Final[tuple[Scheduler, ...]] = (attention, back_to_back, mixed_gemm, matmul, products, mma_gemm, simt_gemm)
 """Schedulers of matrix products."""
 
 _NAMES_OF_PRODUCTS: Final = frozenset(s.__name__ for s in PRODUCTS)
@@ -115,9 +115,9 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
     return {
         attention: attention_offer,
         back_to_back: back_to_back_offer,
+        mixed_gemm: mixed_gemm_offer,
         matmul: matmul_offer,
         products: products_offer,
-        mixed_gemm: mixed_gemm_offer,
         mma_gemm: mma_gemm_offer,
         simt_gemm: simt_gemm_offer,
         reduction: partial(reduction_offer, memo=memo, lowers=lowers),

@@ -16,9 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import inf
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir import atoms
+from taskfuse.ir.atoms import SUM_OF_PRODUCTS
+from taskfuse.ir.contraction import computes
 from taskfuse.ir.expr import Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.identity import among
@@ -28,12 +31,14 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.block_sums import SPAN
+from taskfuse.schedulers.computed_factors import computed_for
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.matmul import offer as matmul_offer
 from taskfuse.schedulers.mixed_gemm_cost import COLUMNS, LANES_OF_K, PAIR, ROWS, STEP, MixedGemmConfig, MixedProblem, check, problem_of, ranked
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.target import ASYNC_BYTES, DEFAULT, VECTOR_BYTES, WARP, Target
+from taskfuse.target import DEFAULT, Target
 
 NAME = "mixed_gemm"
 
@@ -42,7 +47,7 @@ NAME = "mixed_gemm"
 def mixed_gemm(
     fusion: Fusion, config: MixedGemmConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> Chosen[MixedGemmConfig]:
-    """Schedule one product of few columns, a factor of which elementwise functions make of narrower elements, on tensor cores (``mma.sync``, sm_80 and newer).
+    """Schedule one product of few columns, a factor of which elementwise functions make of narrower elements, on tensor cores (``mma.sync``; tiles come by bulk copies, sm_90 and newer).
 
     Args:
         fusion: it is changed.
@@ -63,20 +68,26 @@ def mixed_gemm(
 
 
 def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Offer:
-    """The offer of :func:`mixed_gemm`.
+    """The offer of :func:`mixed_gemm`, if that is expected to be faster than :func:`~taskfuse.schedulers.matmul.matmul`.
 
     Raises:
-        UnsupportedError: see :func:`mixed_gemm`; what the scheduling calls refuse is found when the offer is taken.
+        UnsupportedError: it is not, or see :func:`mixed_gemm`; what the scheduling calls refuse is found when the offer is taken.
     """
     check_call(fusion, NAME, None, MixedGemmConfig)
     _, _, options = _planned(fusion, Sizes(fusion, sizes, target))
-    return Offer(options[0].us, partial(mixed_gemm, sizes=sizes, target=target))
+    try:
+        other = matmul_offer(fusion, sizes=sizes, target=target).us
+    except UnsupportedError:
+        other = inf
+    if options[0].us >= other:
+        raise refuse(fusion, NAME, f"it is expected to take {options[0].us:.1f} us, and matmul {other:.1f}", "tf.schedulers.matmul")
+    return Offer(options[0].us, partial(mixed_gemm, sizes=sizes, target=target), is_contested=True)
 
 
 def _planned(fusion: Fusion, extent: Sizes) -> tuple[MatrixProduct, MixedProblem, list[Option[MixedGemmConfig]]]:
     """The product with the computed factor's rows as rows, and all parameters that fit with their estimates, the fastest first."""
-    if not extent.target.has(80):
-        raise refuse(fusion, NAME, f"{extent.target.name} has no mma.sync of 16 x 8 x 16", "tf.schedulers.simt_gemm")
+    if not extent.target.has(90):
+        raise refuse(fusion, NAME, f"{extent.target.name} has no bulk copies", "tf.schedulers.simt_gemm")
     product = _product(fusion)
     problem = problem_of(fusion, NAME, product, extent)
     options = ranked(problem)
@@ -87,15 +98,18 @@ def _planned(fusion: Fusion, extent: Sizes) -> tuple[MatrixProduct, MixedProblem
 
 def _product(fusion: Fusion) -> MatrixProduct:
     """The product, of a computed factor and an input, with its epilogue at its rows and columns. Raises :class:`UnsupportedError`: it is another."""
-    found: list[MatrixProduct] = []
+    if not any(computes(e, SUM_OF_PRODUCTS) and computed_for(fusion, e) for e in needed(fusion)):
+        raise refuse(fusion, NAME, "it multiplies no factor that is computed of inputs", "tf.schedulers.matmul")
+    product: MatrixProduct | None = None
+    reason = "the factor that is computed has no rows of its own"
     for is_swapped in (True, False):
         try:
-            found.append(find(fusion, is_swapped=is_swapped))
+            found = find(fusion, is_swapped=is_swapped)
         except UnsupportedError as error:
-            refused = error
-    product = next((p for p in found if p.a.prologue), None)
+            reason = str(error.fields["reason"])
+            continue
+        product = found if found.a.prologue else product
     if product is None:
-        reason = "it multiplies no factor that is computed" if found else str(refused.fields["reason"])
         raise refuse(fusion, NAME, reason, "tf.schedulers.matmul")
     axes, result = product.axes, product.axes.result
     if not product.b.tensor.is_input or not product.b.is_whole or not product.b.is_k_major:

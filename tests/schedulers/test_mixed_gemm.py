@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers import MixedGemmConfig
 from taskfuse.schedulers.computed_factors import compute_where_multiplied
-from taskfuse.target import A100
 
 RNG = np.random.default_rng(0)
 SMALL = MixedGemmConfig(32, 8, 16, 256, 2, 2)
@@ -58,7 +56,9 @@ def test_elements_of_every_width(kind: str) -> None:
     runs(product(kind, 32, 8, 256))
 
 
-@pytest.mark.parametrize(("rows", "columns", "config"), [(40, 5, SMALL), (48, 24, MixedGemmConfig(32, 24, 32, 256, 1, 2)), (16, 1, MixedGemmConfig(16, 8, 16, 256, 4, 3))])
+@pytest.mark.parametrize(
+    ("rows", "columns", "config"), [(40, 5, SMALL), (48, 24, MixedGemmConfig(32, 24, 32, 256, 1, 2)), (16, 1, MixedGemmConfig(16, 8, 16, 256, 4, 3))]
+)
 @pytest.mark.parametrize("is_first", [False, True])
 def test_edges_and_orders(rows: int, columns: int, config: MixedGemmConfig, is_first: bool) -> None:
     runs(product("four", rows, columns, 512, is_first=is_first), config)
