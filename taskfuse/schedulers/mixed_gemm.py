@@ -47,7 +47,7 @@ NAME = "mixed_gemm"
 def mixed_gemm(
     fusion: Fusion, config: MixedGemmConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> Chosen[MixedGemmConfig]:
-    """Schedule one product of few columns, a factor of which elementwise functions make of narrower elements, on tensor cores (``mma.sync``; tiles come by bulk copies, sm_90 and newer).
+    """Schedule one product of few columns, a factor of which elementwise functions make of narrower elements, on tensor cores (``mma.sync``, sm_90 and newer).
 
     Args:
         fusion: it is changed.

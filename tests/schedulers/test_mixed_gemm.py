@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
+from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers import MixedGemmConfig
 from taskfuse.schedulers.computed_factors import compute_where_multiplied
+from taskfuse.target import A100
 
 RNG = np.random.default_rng(0)
 SMALL = MixedGemmConfig(32, 8, 16, 256, 2, 2)
@@ -16,7 +18,7 @@ SMALL = MixedGemmConfig(32, 8, 16, 256, 2, 2)
 def product(kind: str, rows: int, columns: int, k: int, *, dtype: tf.DType = tf.bfloat16, is_first: bool = False) -> tf.Fusion:
     """``x @ w.T`` with a scale of each row, and a bias; the weights first: ``w @ x.T``."""
     packed = 2 if kind == "four" else 1
-    source = {"four": tf.uint8, "signed": tf.int8, "unsigned": tf.uint8, "float8": tf.float8_e4m3, "half": dtype}[kind]
+    source = {"four": tf.uint8, "signed": tf.int8, "unsigned": tf.uint8, "float8": tf.float8_e4m3}.get(kind, dtype)
     with tf.Fusion(f"mixed_{kind}") as fusion:
         x = tf.define_tensor([columns, k], dtype, name="x")
         w = tf.define_tensor([rows, k // packed], source, name="w")
@@ -25,7 +27,7 @@ def product(kind: str, rows: int, columns: int, k: int, *, dtype: tf.DType = tf.
             digits = tf.reshape(tf.stack([tf.bitwise_and(w, 15), tf.right_shift(w, 4)], 2), [rows, k])
             wide = tf.cast(tf.cast(digits, tf.float32) - 8.0, dtype)
         else:
-            wide = tf.relu(w) if kind == "half" else tf.cast(w, dtype)
+            wide = tf.relu(w) if kind == "half" else w if kind == "plain" else tf.cast(w, dtype)
         fusion.add_output(wide @ x.T + bias[:, None] if is_first else x @ wide.T + bias)
     form = compute_where_multiplied(fusion)
     return fusion if form is None else form.fusion
@@ -57,12 +59,44 @@ def test_elements_of_every_width(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "config"), [(40, 5, SMALL), (48, 24, MixedGemmConfig(32, 24, 32, 256, 1, 2)), (16, 1, MixedGemmConfig(16, 8, 16, 256, 4, 3))]
+    ("rows", "columns", "config", "is_first"),
+    [
+        (40, 5, SMALL, False),
+        (48, 24, MixedGemmConfig(32, 24, 32, 256, 1, 2), True),
+        (16, 1, MixedGemmConfig(16, 8, 16, 256, 4, 3), False),
+    ],
 )
-@pytest.mark.parametrize("is_first", [False, True])
 def test_edges_and_orders(rows: int, columns: int, config: MixedGemmConfig, is_first: bool) -> None:
     runs(product("four", rows, columns, 512, is_first=is_first), config)
 
 
 def test_halves_of_float16() -> None:
     runs(product("signed", 32, 8, 256, dtype=tf.float16))
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "message"),
+    [
+        ({"columns": 72}, None, "it has 72 columns"),
+        ({"kind": "plain"}, None, "it multiplies no factor that is computed of inputs"),
+        ({"k": 768}, MixedGemmConfig(32, 8, 16, 512, 2, 2), "768 terms are no whole tiles"),
+        ({}, MixedGemmConfig(32, 8, 16, 128, 1, 2), "128 elements are no whole rows of 128 bytes"),
+        ({}, MixedGemmConfig(256, 8, 32, 512, 1, 8), "bytes of Shared memory and has"),
+    ],
+)
+def test_refusals(change: dict[str, Any], config: MixedGemmConfig | None, message: str) -> None:
+    fusion = product(**{"kind": "four", "rows": 64, "columns": 8, "k": 512} | change)
+    text = str(fusion)
+    with pytest.raises(UnsupportedError, match=message):
+        tf.schedulers.mixed_gemm(fusion, config)
+    assert str(fusion) == text
+
+
+def test_targets_without_bulk_copies() -> None:
+    with pytest.raises(UnsupportedError, match="A100 has no bulk copies"):
+        tf.schedulers.mixed_gemm(product("four", 64, 8, 512), target=A100)
+
+
+@pytest.mark.parametrize(("columns", "chosen"), [(8, "mixed_gemm"), (512, "matmul")])
+def test_few_rows_by_weights_of_four_bits_take_it(columns: int, chosen: str) -> None:
+    assert tf.schedulers.auto(product("four", 14336, columns, 4096)).scheduler == chosen
