@@ -353,7 +353,7 @@ def problem_of(fusion: Fusion, product: MatrixProduct, sizes: Mapping[str, int] 
         ragged=ragged,
         blocks=blocks,
         counts=counts,
-        prologue=prologue_work(fusion, product.a, extent) if product.a.prologue else None,
+        prologue=_prologue_work(fusion, product.a, extent) if product.a.prologue else None,
         whole_steps=_whole_steps(fusion, product) if product.a.prologue else (),
         half=half_tiles.find(fusion, product, batch) if ragged is None and not axes.outer_rows else None,
         walks=walks,
@@ -389,7 +389,7 @@ def _span(product: MatrixProduct) -> int:
     return whole_span(product.a.tensor.dtype.itemsize, product.a.packed, product.b.tensor.dtype.itemsize)
 
 
-def prologue_work(fusion: Fusion, factor: Operand, extent: Sizes) -> float:
+def _prologue_work(fusion: Fusion, factor: Operand, extent: Sizes) -> float:
     """Instructions for one element of a computed factor. One function of 16-bit floats takes two elements at a time, and no conversions.
 
     Of narrower inputs, functions of two elements at a time count half, copies and conversions between these not at all, and what only some elements need, such

@@ -30,7 +30,6 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
-from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.computed_factors import computed_for
 from taskfuse.schedulers.contraction import MatrixProduct, find
 from taskfuse.schedulers.elementwise import is_aligned
@@ -38,7 +37,7 @@ from taskfuse.schedulers.matmul import offer as matmul_offer
 from taskfuse.schedulers.mixed_gemm_cost import COLUMNS, LANES_OF_K, PAIR, ROWS, STEP, MixedGemmConfig, MixedProblem, check, problem_of, ranked
 from taskfuse.schedulers.schedule import Chosen, Offer, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import ASYNC_BYTES, DEFAULT, VECTOR_BYTES, WARP, Target
 
 NAME = "mixed_gemm"
 
@@ -47,7 +46,7 @@ NAME = "mixed_gemm"
 def mixed_gemm(
     fusion: Fusion, config: MixedGemmConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
 ) -> Chosen[MixedGemmConfig]:
-    """Schedule one product of few columns, a factor of which elementwise functions make of narrower elements, on tensor cores (``mma.sync``, sm_90 and newer).
+    """Schedule one product of few columns, a factor of which elementwise functions make of narrower elements, on tensor cores (``mma.sync``, sm_80 and newer).
 
     Args:
         fusion: it is changed.
@@ -86,8 +85,8 @@ def offer(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Tar
 
 def _planned(fusion: Fusion, extent: Sizes) -> tuple[MatrixProduct, MixedProblem, list[Option[MixedGemmConfig]]]:
     """The product with the computed factor's rows as rows, and all parameters that fit with their estimates, the fastest first."""
-    if not extent.target.has(90):
-        raise refuse(fusion, NAME, f"{extent.target.name} has no bulk copies", "tf.schedulers.simt_gemm")
+    if not extent.target.has(80):
+        raise refuse(fusion, NAME, f"{extent.target.name} has no mma.sync of {ROWS} x {COLUMNS} x {STEP}", "tf.schedulers.simt_gemm")
     product = _product(fusion)
     problem = problem_of(fusion, NAME, product, extent)
     options = ranked(problem)
@@ -154,15 +153,12 @@ class _MixedGemm:
         self._tiles(acc, tiles, elements, behind)
         self._warps(acc, functions, columns)
         script.parallelize_like(acc, [*tiles, elements, columns, *functions, *behind])
-        for tile, span in zip(tiles, (SPAN, self.problem.group * self.problem.multiplied), strict=True):
-            self._copies(tile, span)
+        for tile, rows, packed in zip(tiles, (self.config.tile_m, self.config.tile_n), (self.problem.packed, 1), strict=True):
+            self._copies(tile, rows, packed)
         self._elements(elements)
         self._columns(columns)
         self._functions(functions, sides)
         self._epilogue(acc, behind)
-        load = script.task(tiles, "load")
-        tasks = [script.task([elements, columns, *functions, *sides, acc], "mma"), script.task(behind, "epilogue")]
-        script.group([load, script.grouped(tasks, "consumer")], "roles").parallelize(P.TIDy)
 
     def _read_beside(self, functions: Sequence[TensorView]) -> list[tuple[TensorView, int]]:
         """Operands of the functions that are of inputs, such as scales."""
@@ -210,18 +206,20 @@ class _MixedGemm:
         call.split(at + 1, LANES_OF_K).split(at + 2, PAIR)  # [.., lane, step, half, element]
         return at + 2, at, at + 3, at + 1
 
-    def _copies(self, tile: TensorView, span: int) -> None:
-        """[.., rows, k] to [.., boxes of as many bytes along k as ``span``: rows, k]."""
-        script = self.script
-        script.comment(f"{tile.name}: a ring that bulk copies fill; the lanes of a warp read runs of several rows from different banks")
-        call = script.on(tile)
-        call.split(-1, span // tile.dtype.itemsize).reorder({-2: -3})
-        call.bind(-3, P.Unroll)
-        if span == SPAN:
-            call.set_allocation_domain(Spelled(layouts.swizzled(SPAN), f"tf.layouts.swizzled({SPAN})"))
-        call.circular_buffer(self.config.stages)
-        call.set_atom(atoms.TMA_LOAD, (-2, -1))
+    def _copies(self, tile: TensorView, rows: int, packed: int) -> None:
+        """[.., elements of a tile] to [.., one after another, parts, warps, lanes, vector]."""
+        script, c, p, size = self.script, self.config, self.problem, tile.dtype.itemsize
+        script.comment(f"{tile.name}: elements of a tile over all threads; the lanes of a warp read runs of several rows from different banks")
+        vector = VECTOR_BYTES // size
+        while rows * c.tile_k // packed // vector < c.threads and vector * size > min(ASYNC_BYTES):
+            vector //= 2
+        call, pad = script.on(tile), LANES_OF_K * p.run // packed
+        call.set_allocation_domain(Spelled(layouts.padded(pad), f"tf.layouts.padded({pad})"))
+        call.merge(3).split(3, vector).split(3, c.threads).split(4, c.warps * WARP).split(5, WARP)
+        call.bind(3, P.Unroll).bind(4, P.TIDz).bind(5, P.TIDy).bind(6, P.TIDx)
+        call.set_atom(atoms.CP_ASYNC, [7])
         call.inline_at(3)
+        call.circular_buffer(c.stages)
 
     def _elements(self, tv: TensorView) -> None:
         """[.., k tile, rows, k] to [.., k tile, part, warp, group, rows / 16 | row, lane | row / 8, vector]."""

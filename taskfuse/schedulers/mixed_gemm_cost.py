@@ -7,9 +7,7 @@ from itertools import product
 from math import ceil
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.schedulers.block_sums import SPAN
 from taskfuse.schedulers.contraction import MatrixProduct
-from taskfuse.schedulers.matmul import prologue_work
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Option, Sizes, refuse
 from taskfuse.target import REGISTERS, RESERVED_SHARED, VECTOR_BYTES, WARP, Target
@@ -24,13 +22,13 @@ BITS = 8
 WORD_BYTES = SUM_BYTES = 4
 MOST_COLUMNS = 64
 """With more, ``wgmma`` multiplies better: here each eight columns take a further instruction for elements that are computed once."""
-WARPS, WARP_ROWS, PARTS, DEPTHS = (1, 2, 3, 4, 5, 6, 7, 8), (16, 32, 64, 112), (1, 2, 4, 8, 16), (256, 512, 1024)
+WARPS, WARP_ROWS, PARTS, DEPTHS = (1, 2, 3, 4, 5, 6, 7, 8), (16, 32), (1, 2, 4, 8), (256, 512, 1024)
 """Candidates: warps along the rows, their rows, parts of a tile along k, elements of k in a tile."""
 FEWEST_WARPS, MOST_WARPS = 4, 28
-MOST_ROWS = 256
-"""Of a box that the copy engine takes."""
-MOST_STAGES = 8
-BARRIER_BYTES = 1024
+LEAST_GROUPS = 4
+"""Groups of k of a warp between two barriers."""
+WANTED_STAGES, MOST_STAGES = 4, 8
+"""With fewer, one tile at most comes while another is waited for."""
 OTHER_REGISTERS = 48
 """Of a thread: addresses, and elements that are computed ahead."""
 
@@ -67,8 +65,8 @@ class MixedGemmConfig(Parameters):
 
     @property
     def threads(self) -> int:
-        """Of a block, a warp that loads included for each part."""
-        return WARP * (self.warps + 1) * self.parts
+        """Of a block."""
+        return WARP * self.warps * self.parts
 
     @property
     def words(self) -> str:
@@ -86,7 +84,6 @@ class MixedProblem:
         itemsize: bytes of one in memory.
         is_integer: whether it is an integer.
         multiplied: bytes of an element that the tensor cores multiply.
-        instructions: of what computes an element.
         target: the GPU.
     """
 
@@ -97,7 +94,6 @@ class MixedProblem:
     itemsize: int
     is_integer: bool
     multiplied: int
-    instructions: float
     target: Target
 
     @property
@@ -127,30 +123,30 @@ def problem_of(fusion: Fusion, kind: str, found: MatrixProduct, extent: Sizes) -
     m, n, k = (extent(axes.extent(p)) for p in (axes.m, axes.n, axes.k))
     if n > MOST_COLUMNS:
         raise refuse(fusion, kind, f"it has {n} columns", "tf.schedulers.matmul")
-    work = prologue_work(fusion, a, extent)
-    return MixedProblem(m, n, k, a.packed, a.tensor.dtype.itemsize, a.tensor.dtype.is_integer, found.b.tensor.dtype.itemsize, work, extent.target)
+    return MixedProblem(m, n, k, a.packed, a.tensor.dtype.itemsize, a.tensor.dtype.is_integer, found.b.tensor.dtype.itemsize, extent.target)
 
 
 def ranked(p: MixedProblem) -> list[Option[MixedGemmConfig]]:
-    """All parameters that fit, the fastest first."""
+    """All parameters that fit, the fastest first, of tiles that have at least as many bytes of the computed factor as of the other."""
     tile_n = COLUMNS * ceil(p.n / COLUMNS)
     found: list[Option[MixedGemmConfig]] = []
     for warps, warp_m, parts, tile_k in product(WARPS, WARP_ROWS, PARTS, DEPTHS):
-        if p.k % tile_k or tile_k % (parts * p.group) or not FEWEST_WARPS <= warps * parts <= MOST_WARPS or warps * warp_m > MOST_ROWS:
+        is_balanced = warps * warp_m * p.itemsize >= tile_n * p.multiplied * p.packed
+        if p.k % tile_k or tile_k % (parts * LEAST_GROUPS * p.group) or not FEWEST_WARPS <= warps * parts <= MOST_WARPS or not is_balanced:
             continue
-        room = p.target.limits.block_shared - BARRIER_BYTES - _joined(parts, warps * warp_m, tile_n)
+        room = p.target.limits.block_shared - _joined(parts, warps * warp_m, tile_n)
         stages = min(room // _slot(p, warps * warp_m, tile_n, tile_k), MOST_STAGES)
         if stages < 2:
             continue
         c = MixedGemmConfig(warps * warp_m, tile_n, warp_m, tile_k, parts, stages)
         if _registers(p, c) * c.threads <= REGISTERS:
             found.append(_option(p, c))
-    return sorted(found, key=lambda option: (option.us, -option.config.tile_m))
+    return sorted(found, key=lambda option: (option.us, option.config.stages < WANTED_STAGES, -option.config.tile_k))
 
 
 def _slot(p: MixedProblem, tile_m: int, tile_n: int, tile_k: int) -> int:
-    """Bytes of a tile of each factor."""
-    return tile_m * tile_k // p.packed * p.itemsize + tile_n * tile_k * p.multiplied
+    """Bytes of a tile of each factor, with what is unused behind its rows."""
+    return (tile_k + p.group) * (tile_m * p.itemsize // p.packed + tile_n * p.multiplied)
 
 
 def _joined(parts: int, tile_m: int, tile_n: int) -> int:
@@ -168,28 +164,27 @@ def check(fusion: Fusion, kind: str, p: MixedProblem, c: MixedGemmConfig) -> Opt
     """The option of given parameters. Raises :class:`UnsupportedError` if they do not fit the product, or Shared memory."""
     if p.k % c.tile_k or c.tile_k % (c.parts * p.group):
         raise refuse(fusion, kind, f"with {c.words}: {p.k} terms are no whole tiles, or a part of one no whole groups of {p.group}", "use another tile_k")
-    if c.tile_k // p.packed * p.itemsize % SPAN:
-        raise refuse(fusion, kind, f"with {c.words}: {c.tile_k} elements are no whole rows of {SPAN} bytes", "use a greater tile_k")
-    needed = c.stages * _slot(p, c.tile_m, c.tile_n, c.tile_k) + _joined(c.parts, c.tile_m, c.tile_n) + BARRIER_BYTES
+    needed = c.stages * _slot(p, c.tile_m, c.tile_n, c.tile_k) + _joined(c.parts, c.tile_m, c.tile_n)
     if needed > p.target.limits.block_shared:
         raise refuse(fusion, kind, f"with {c.words}: a block needs {needed} bytes of Shared memory and has {p.target.limits.block_shared}", "use fewer stages")
     return _option(p, c)
 
 
 def _option(p: MixedProblem, c: MixedGemmConfig) -> Option[MixedGemmConfig]:
-    return Option(c, _us(p, c), block=(WARP, c.warps + 1, c.parts))
+    return Option(c, _us(p, c), block=(WARP, c.warps, c.parts))
 
 
 def _us(p: MixedProblem, c: MixedGemmConfig) -> float:
-    """Microseconds: instructions of the multiprocessor with most blocks, or the bytes, whichever are longer, and what neither hides."""
+    """Microseconds of the multiprocessor with most blocks: instructions, bytes of both factors, waits; fitted on ``benchmarks/results/narrow_weights.txt``."""
     figures, target = p.target.products, p.target
-    blocks = ceil(p.m / c.tile_m) * ceil(p.n / c.tile_n)
-    shared = c.stages * _slot(p, c.tile_m, c.tile_n, c.tile_k) + _joined(c.parts, c.tile_m, c.tile_n) + RESERVED_SHARED
-    most = ceil(blocks / target.sms)
+    most = ceil(ceil(p.m / c.tile_m) * ceil(p.n / c.tile_n) / target.sms)
+    shared = c.stages * _slot(p, c.tile_m, c.tile_n, c.tile_k) + RESERVED_SHARED
     together = max(1, min(target.limits.shared // shared, most))
-    warps = min(c.warps * c.parts * together, target.limits.warps)
-    slots = figures.mixed_element_slots + p.instructions / p.packed
-    share = min(1.0, figures.mixed_warp_share * warps)
-    busy = most * c.tile_m * p.k * slots / (target.lanes * share) / target.clock_mhz
-    moved = target.dram_us((p.m / p.packed * p.itemsize + p.n * p.multiplied) * p.k)
-    return target.kernel_us((busy**2 + moved**2) ** 0.5)
+    warps = c.warps * c.parts * together
+    elements = most * c.tile_m * p.k
+    slots = figures.mixed_element_slots + figures.mixed_column_slots * (c.tile_n // COLUMNS - 1)
+    cycles = elements * slots / target.lanes + elements / p.packed * p.itemsize / figures.mixed_row_bytes
+    cycles += most * c.tile_n * p.k * p.multiplied / figures.mixed_column_bytes
+    if together > 1:
+        cycles *= figures.mixed_together
+    return target.kernel_us(cycles / target.clock_mhz + figures.start_us + figures.mixed_wait_us / warps)

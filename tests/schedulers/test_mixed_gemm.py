@@ -80,21 +80,22 @@ def test_halves_of_float16() -> None:
         ({"columns": 72}, None, "it has 72 columns"),
         ({"kind": "plain"}, None, "it multiplies no factor that is computed of inputs"),
         ({"k": 768}, MixedGemmConfig(32, 8, 16, 512, 2, 2), "768 terms are no whole tiles"),
-        ({}, MixedGemmConfig(32, 8, 16, 128, 1, 2), "128 elements are no whole rows of 128 bytes"),
+        ({}, MixedGemmConfig(32, 8, 16, 32, 2, 2), "a part of one no whole groups of 32"),
         ({}, MixedGemmConfig(256, 8, 32, 512, 1, 8), "bytes of Shared memory and has"),
     ],
 )
 def test_refusals(change: dict[str, Any], config: MixedGemmConfig | None, message: str) -> None:
-    fusion = product(**{"kind": "four", "rows": 64, "columns": 8, "k": 512} | change)
+    given: dict[str, Any] = {"kind": "four", "rows": 64, "columns": 8, "k": 512} | change
+    fusion = product(**given)
     text = str(fusion)
     with pytest.raises(UnsupportedError, match=message):
         tf.schedulers.mixed_gemm(fusion, config)
     assert str(fusion) == text
 
 
-def test_targets_without_bulk_copies() -> None:
-    with pytest.raises(UnsupportedError, match="A100 has no bulk copies"):
-        tf.schedulers.mixed_gemm(product("four", 64, 8, 512), target=A100)
+def test_ampere_takes_it() -> None:
+    fusion = product("four", 4096, 8, 4096)
+    assert tf.compile(fusion, target=A100, backend="sim").schedule.scheduler == "mixed_gemm"
 
 
 @pytest.mark.parametrize(("columns", "chosen"), [(8, "mixed_gemm"), (512, "matmul")])
