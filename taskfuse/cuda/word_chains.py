@@ -141,6 +141,8 @@ class WordChains:
                 return None
         if not body or len(body) < len(loop.body):
             return None
+        if len(body) == 1 and not (isinstance(body[0], Compute) and body[0].op.cpp.moves):  # such a loop is no chain: taskfuse.cuda.pairs
+            return None
         last = body[-1].out
         dtype = self._writer.places[last.buffer].dtype
         written, read = (Counter(a.buffer for s in body for a in accesses(s)[side]) for side in (0, 1))

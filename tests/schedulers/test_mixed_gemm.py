@@ -95,7 +95,7 @@ def test_refusals(change: dict[str, Any], config: MixedGemmConfig | None, messag
 
 def test_ampere_takes_it() -> None:
     fusion = product("four", 4096, 8, 4096)
-    assert tf.compile(fusion, target=A100, backend="sim").schedule.scheduler == "mixed_gemm"
+    assert tf.schedulers.auto(fusion, target=A100).scheduler == "mixed_gemm"
 
 
 @pytest.mark.parametrize(("columns", "chosen"), [(8, "mixed_gemm"), (512, "matmul")])
