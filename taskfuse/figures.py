@@ -108,6 +108,12 @@ class ProductFigures:
             (root mean square), at most by 11%.
         converted_instructions: instructions that convert such an element of 16 bits to float32 and back; two elements at a time are not converted. This and
             the saving of loads ahead from three tiles of two of these sizes.
+        mixed_element_slots: issue slots for an element of a factor that ``mixed_gemm`` computes, in a tile of 8 columns.
+        mixed_column_slots: for each further 8 columns.
+        mixed_row_bytes, mixed_column_bytes: bytes per cycle at which tiles of the computed factor, and of the other, come to a multiprocessor.
+        mixed_wait_us: waits of such a product with one warp on a multiprocessor; of several they overlap.
+        mixed_together: factor of all but these if several blocks share a multiprocessor. The six from 16 kernels of 4 and 8 bits on an H200
+            (``benchmarks/results/narrow_weights.txt``), from which the model differs by 0.9 us (root mean square).
         busy_share: share of a tile's cycles in which its block issues; other blocks of the multiprocessor can use the rest. Assumed, not measured.
         residents_factor: factor of the time of several resident blocks. Assumed, so that they are chosen only for a clear gain.
         simt_shares: rows and columns of the result per thread, and the share of the multiply-add rate that such threads reach with 32 of k in a tile: the rest
@@ -180,6 +186,12 @@ class ProductFigures:
     fragment_late: float = 0.08
     fragment_shares: tuple[float, float] = (0.64, 0.32)
     converted_instructions: float = 0.8
+    mixed_element_slots: float = 2.9
+    mixed_column_slots: float = 1.3
+    mixed_row_bytes: float = 23.6
+    mixed_column_bytes: float = 47
+    mixed_wait_us: float = 15
+    mixed_together: float = 0.82
     busy_share: float = 0.35
     residents_factor: float = 1.15
     double_share: float = 0.9

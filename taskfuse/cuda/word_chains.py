@@ -20,6 +20,7 @@ from enum import Enum
 from math import isnan
 
 from taskfuse.cuda import matrices
+from taskfuse.cuda.byte_halves import ByteHalves
 from taskfuse.cuda.c_types import bits, c_type, convert
 from taskfuse.cuda.functions import call_of_pair
 from taskfuse.cuda.pairs import is_adjacent, word_of
@@ -63,6 +64,17 @@ __device__ __forceinline__ unsigned signed_halves(unsigned char low, unsigned ch
   const unsigned bits = __byte_perm(low | (unsigned)high << 8, 0x43, 0x4140);
   unsigned difference;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(difference) : "r"(bits & 0xff80ff80u), "r"(0xbf80bf80u), "r"(bits & 0xff7fff7fu));
+  return difference;
+}""",
+)
+SIGNED_APART = Helper(
+    "signed_apart",
+    """\
+// the same of bytes that do not lie side by side in registers: the compiler takes them out of a word together
+__device__ __forceinline__ unsigned signed_apart(unsigned char low, unsigned char high) {
+  const unsigned both = low | (unsigned)high << 16;
+  unsigned difference;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(difference) : "r"(both & 0x00800080u | 0x43004300u), "r"(0xbf80bf80u), "r"(both & 0x007f007fu | 0x43004300u));
   return difference;
 }""",
 )
@@ -127,7 +139,9 @@ class WordChains:
                 body = [s for s in loop.body if isinstance(s, Compute | Choose)]
             case _:
                 return None
-        if len(body) < 2 or len(body) < len(loop.body):
+        if not body or len(body) < len(loop.body):
+            return None
+        if len(body) == 1 and not (isinstance(body[0], Compute) and body[0].op.cpp.moves):  # such a loop is no chain: taskfuse.cuda.pairs
             return None
         last = body[-1].out
         dtype = self._writer.places[last.buffer].dtype
@@ -246,6 +260,30 @@ class WordChains:
         w = self._writer
         for stmt in chain.common:
             each(stmt, scope)
+        known = self._in_halves(chain, scope)
+        first = {} if known else self._print_alone(chain, scope, each)
+        sums: dict[WordValue, str] = {}
+        for stmt in chain.words:
+            operands = [self._word(o, chain, first, known, scope) for o in stmt.operands]
+            made = known[stmt.out.buffer] = self._made(stmt, operands, chain.dtype, sums, scope)
+            if stmt is chain.words[-1]:
+                w.helpers.add(matrices.WORD)
+                w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), self._text(made, chain.dtype, sums, scope))
+
+    def _in_halves(self, chain: WordChain, scope: TextScope) -> dict[str, WordValue]:
+        """Print what is computed alone for both elements at once, where it is of bytes that end as small integers. Returns their word, if so."""
+        halves, (base, value, most) = ByteHalves(self._writer, chain.var), BASES[chain.dtype]
+        if not halves.is_possible(chain.alone, chain.packed):
+            return {}
+        (name,) = chain.packed
+        low, high = self._whole.of(Access(name, ())) or (0, most + 1)
+        if low < 0 or high > most:
+            return {}
+        return {name: WordValue(f"({halves.print(chain.alone, scope)[name]} | {base << 16 | base:#x}u)", -value)}
+
+    def _print_alone(self, chain: WordChain, scope: TextScope, each: Callable[[Stmt, TextScope], None]) -> dict[str, str]:
+        """Print what is computed for one element, and then for the other. Returns the names of the first ones."""
+        w = self._writer
         for stmt in chain.alone:
             each(stmt, scope)
         first = {name: w.names.reserve(f"{w.places[name].identifier}_first") for name in chain.packed}
@@ -256,14 +294,7 @@ class WordChains:
         behind = scope if scope.turn is None else replace(scope, turn=f"({scope.turn} + 1)")
         for stmt in chain.alone:
             each(map_expressions(stmt, lambda e: substitute(e, second)), behind)
-        known: dict[str, WordValue] = {}
-        sums: dict[WordValue, str] = {}
-        for stmt in chain.words:
-            operands = [self._word(o, chain, first, known, scope) for o in stmt.operands]
-            made = known[stmt.out.buffer] = self._made(stmt, operands, chain.dtype, sums, scope)
-            if stmt is chain.words[-1]:
-                w.helpers.add(matrices.WORD)
-                w.call(scope, matrices.SET_WORD, w.address(stmt.out, scope), self._text(made, chain.dtype, sums, scope))
+        return first
 
     def _made(self, stmt: Compute, operands: Sequence[WordValue], dtype: DType, sums: dict[WordValue, str], scope: TextScope) -> WordValue:
         """A function of words; sums with integers are put together."""
@@ -317,20 +348,26 @@ class WordChains:
             w.helpers.add(BOTH_HALVES)
             return WordValue(f"{BOTH_HALVES.name}({self._half(operand, element, dtype)})")
         if self._is_of_bytes(operand):
-            return self._bytes(operand, texts, dtype)
+            helper = SIGNED_APART if operand.buffer not in first and self._is_apart(operand, chain.var, scope) else SIGNED_HALVES
+            return self._bytes(operand, texts, dtype, helper)
         w.helpers.add(HALVES)
         return WordValue(f"{HALVES.name}({', '.join(self._half(operand, text, dtype) for text in texts)})")
 
-    def _bytes(self, operand: Access, texts: tuple[str, str], dtype: DType) -> WordValue:
-        """Two integers of 8 bits as a word."""
+    def _is_apart(self, operand: Access, var: str, scope: TextScope) -> bool:
+        """Whether the elements of two consecutive trips are registers that do not lie side by side."""
+        place = self._writer.places[operand.buffer]
+        return not (MEDIA[place.memory].has_addresses or is_adjacent(operand, var, place.dtype, self._writer.places, scope.indices.facts))
+
+    def _bytes(self, operand: Access, texts: tuple[str, str], dtype: DType, signed: Helper) -> WordValue:
+        """Two integers of 8 bits as a word; ``signed``: what makes it of numbers from -128 to 127."""
         (low, high), (base, value, most) = self._whole.of(operand) or (0, 0), BASES[dtype]
         if low >= 0 and high <= most:
             self._writer.helpers.add(WHOLE_HALVES)
             return WordValue(f"{WHOLE_HALVES.name}<{base:#x}u>({', '.join(texts)})", -value)
         if dtype is bfloat16:
-            self._writer.helpers.add(SIGNED_HALVES)
+            self._writer.helpers.add(signed)
             turned = "" if low < 0 else f" ^ {SIGN}"
-            return WordValue(f"{SIGNED_HALVES.name}({', '.join(text + turned for text in texts)})", 0 if low < 0 else SIGN)
+            return WordValue(f"{signed.name}({', '.join(text + turned for text in texts)})", 0 if low < 0 else SIGN)
         self._writer.helpers.add(WHOLE_HALVES)
         return WordValue(f"{WHOLE_HALVES.name}<{base:#x}u>({', '.join(f'(unsigned char)({text} ^ {SIGN})' for text in texts)})", -value - SIGN)
 

@@ -10,6 +10,8 @@ from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import matmul
+from taskfuse.schedulers.mixed_gemm import mixed_gemm
+from taskfuse.schedulers.mixed_gemm_cost import MixedGemmConfig
 from taskfuse.schedulers.mma_gemm import MmaGemmConfig, mma_gemm
 from taskfuse.schedulers.nested_sums import NestedSumConfig, nested_sums
 from taskfuse.schedulers.normalization import normalization
@@ -43,6 +45,7 @@ __all__ = [
     "Keep",
     "MatmulConfig",
     "MatmulKind",
+    "MixedGemmConfig",
     "MmaGemmConfig",
     "NestedSumConfig",
     "OneWalkConfig",
@@ -65,6 +68,7 @@ __all__ = [
     "cat",
     "fallback",
     "matmul",
+    "mixed_gemm",
     "mma_gemm",
     "nested_sums",
     "normalization",

@@ -20,6 +20,8 @@ from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.fallback import offer as fallback_offer
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.matmul import offer as matmul_offer
+from taskfuse.schedulers.mixed_gemm import mixed_gemm
+from taskfuse.schedulers.mixed_gemm import offer as mixed_gemm_offer
 from taskfuse.schedulers.mma_gemm import mma_gemm
 from taskfuse.schedulers.mma_gemm import offer as mma_gemm_offer
 from taskfuse.schedulers.nested_sums import nested_sums
@@ -44,7 +46,7 @@ from taskfuse.schedulers.windows import offer as windows_offer
 from taskfuse.schedulers.windows import windows
 from taskfuse.target import DEFAULT, Target
 
-PRODUCTS: Final[tuple[Scheduler, ...]] = (attention, back_to_back, matmul, products, mma_gemm, simt_gemm)
+PRODUCTS: Final[tuple[Scheduler, ...]] = (attention, back_to_back, mixed_gemm, matmul, products, mma_gemm, simt_gemm)
 """Schedulers of matrix products."""
 
 _NAMES_OF_PRODUCTS: Final = frozenset(s.__name__ for s in PRODUCTS)
@@ -113,6 +115,7 @@ def _offers(lowers: bool) -> Mapping[Scheduler, Offering]:
     return {
         attention: attention_offer,
         back_to_back: back_to_back_offer,
+        mixed_gemm: mixed_gemm_offer,
         matmul: matmul_offer,
         products: products_offer,
         mma_gemm: mma_gemm_offer,

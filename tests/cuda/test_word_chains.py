@@ -48,10 +48,10 @@ def text(body: str, declared: dict[str, str], after: str = "") -> str:
     return emit(kernel(body, declared, after=after)).text.split("__global__")[1]
 
 
-def is_right(made: Kernel, numbers: np.ndarray, scales: np.ndarray) -> None:
-    wanted = simulate(made, (numbers, scales), seed=0)
+def is_right(made: Kernel, *arrays: np.ndarray) -> None:
+    wanted = simulate(made, arrays, seed=0)
     for seed in (0, 14):  # two targets
-        assert mismatch(made, ran(made, (numbers, scales), seed), wanted) is None, str(made)
+        assert mismatch(made, ran(made, arrays, seed), wanted) is None, str(made)
 
 
 def test_weights_of_four_bits() -> None:
@@ -160,3 +160,45 @@ def random_chain(seed: int) -> tuple[Kernel, np.ndarray, np.ndarray]:
     numbers = draw.integers(int(known.min_value), int(known.max_value) + 1, 8).astype(known.numpy)
     scales = np.where(draw.random(8) < 0.2, draw.choice([0.0, -0.0, np.inf, np.nan, 1e-7, 65504.0], 8), draw.normal(0, 4, 8))
     return made, numbers, scales.astype(DTYPES[dtype].numpy)
+
+
+def halves(function: str, condition: str = "j == 0", x: str = "x[j + 2*i]") -> Kernel:
+    """Eight bytes in registers of a thread, taken apart in pairs two apart."""
+    return parse_kernel(f"""\
+KERNEL k(a: uint8[256]) -> (b: bfloat16[256])
+  GRID (1, 1, 1)  BLOCK (64, 1, 1)
+  LOCAL x: uint8[4]
+  LOCAL n: uint8[]
+  LOCAL u: uint8[]
+  LOCAL v: uint8[]
+  LOCAL q: uint8[]
+  LOCAL f: float32[]
+  LOCAL g: float32[]
+  LOCAL r: bfloat16[4]
+
+COPY x[0] <- a[4*threadIdx.x] width 4
+FOR j in 0..2 UNROLL:
+  FOR i in 0..2 UNROLL:
+    n = copy({x})
+    u = bitwise_and(n, 15)
+    v = {function}
+    q = stack(u if {condition}, v if 1 - ({condition.replace("==", "-")}) == 0)
+    f = cast.uint8(q)
+    g = sub(f, 8.0)
+    r[2*j + i] = cast.float32(g)
+COPY b[4*threadIdx.x] <- r[0] width 4
+""")
+
+
+@pytest.mark.parametrize("function", ["right_shift(n, 4)", "bitwise_and(n, 96)", "right_shift(n, 1)"])
+def test_bytes_are_taken_apart_together(function: str) -> None:
+    made = halves(function)
+    found = emit(made).text
+    assert "n_halves = (x[2 * i + j] | (unsigned)x[2 * i + j + 2] << 16);" in found
+    assert "_first" not in found
+    is_right(made, np.arange(256, dtype=np.uint8))
+
+
+@pytest.mark.parametrize(("function", "condition"), [("right_shift(n, u)", "j == 0"), ("add(n, 1)", "j == 0"), ("right_shift(n, 4)", "i == 0")])
+def test_others_are_taken_apart_alone(function: str, condition: str) -> None:
+    assert "_halves =" not in emit(halves(function, condition)).text

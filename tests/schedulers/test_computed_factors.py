@@ -97,7 +97,7 @@ def test_the_choice() -> None:
     for kind in ("int8", "rows", "groups", "int4", "words"):
         run = tf.compile(fusion(kind, 8, 14336, 4096), "sim")
         assert len(run.kernels) == 1, kind
-    several = choose_segments(fusion("int4", 8, 4096, 14336))
+    several = choose_segments(fusion("int4", 72, 4096, 14336))
     assert [step.schedule.scheduler for step in several.steps] == ["matmul", "reduction"]
     assert "calls: chunk_reduction, through_view, cache_after, recompute, clamp_read" in several.explain()
     assert len(tf.compile(fusion("int4", 4096, 4096, 4096), "sim").kernels) == 2
