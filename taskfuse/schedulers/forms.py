@@ -57,6 +57,8 @@ SHARE: Final = 1 / 3
 NEAR: Final = 1.05
 """Forms with kernels side by side are ended where their bound is at most so many times the fastest: joint kernels are counted, and gain more than a launch
 where models expect more of their members."""
+MOST_PASSES: Final = 3
+"""How often tensors are computed on both sides of cuts, while that gains: the cuts are others then."""
 MOST_AGAIN: Final = 8
 """The most elementwise functions that are worth to be computed on both sides of a cut: arithmetic takes time, too, and the model says less of it."""
 
@@ -119,7 +121,11 @@ class Forms:
             self._add_to(best, "with widened tensors at each reader", lambda last: narrowed(last.fusion, extent))
             self._add_to(best, "with narrow copies at cuts", lambda last: copied_narrow(last, extent))
             self._add_to(best, "with wide tensors at each reader", lambda last: repeated(last.fusion, extent))
-            self._add_to(best, "with tensors computed on both sides of cuts", lambda last: again(last, extent))
+            for _ in range(MOST_PASSES):
+                us = min(search.us for search in self._searches)
+                self._add_to(best, "with tensors computed on both sides of cuts", lambda last: again(last, extent))
+                if min(search.us for search in self._searches) >= us:
+                    break
             self._add_to(best, "without axes of one element", lambda last: without_unit_axes(last.fusion))
             self._add_to(best, "with positions where they are read", lambda last: positions_where_read(last.fusion, extent))
 
@@ -335,10 +341,11 @@ def repeated(fusion: Fusion, extent: Sizes) -> Script | None:
 
 
 def again(search: Search, extent: Sizes) -> Script | None:
-    """A copy in which what one segment computes element by element and another one reads is computed by that one, too, if reading what it is computed of moves
-    fewer bytes than storing and reading it: the sums over rows and over columns of the gradients of a norm then both read 16-bit inputs. Where several read
-    parts of it, such as the first column and the others, no element is computed twice. Outputs that it is computed of are stored anyway, and read.
-    ``None`` if there is no such tensor among those that move most bytes."""
+    """A copy in which what one segment computes, or gathers of an input, element by element and another one reads is computed by that one, too, if reading what
+    it is computed of moves fewer bytes than storing and reading it: the sums over rows and over columns of the gradients of a norm then both read 16-bit
+    inputs, and the messages of the edges of a graph the rows of its nodes. Where several read parts of it, such as the first column and the others, no
+    element is computed twice. Outputs that it is computed of are stored anyway, and read. ``None`` if there is no such tensor among those that move most
+    bytes."""
     script = Script(copy_fusion(search.fusion)[0])
     fusion = script.fusion
     least = CROSSING_SHARE * bytes_of(fusion, extent)
@@ -350,7 +357,7 @@ def again(search: Search, extent: Sizes) -> Script | None:
         points[tv] = points.get(tv, -_spared(fusion, tv, crossed, extent)) + _points(readers, extent)
     for tv, readers in crossed:
         expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
-        if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent, outputs) < 2 * size:
+        if tv.is_output or not _is_step(expr) or size <= least or not 0 < _bytes_behind(fusion, expr, extent, outputs) < 2 * size:
             continue
         if not _is_short(fusion, expr, extent, outputs, min(points[tv] / extent.elements(tv), 1.0)):
             continue
@@ -364,9 +371,15 @@ def again(search: Search, extent: Sizes) -> Script | None:
 
 
 def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: AbstractSet[TensorView] = frozenset()) -> float:
-    """Bytes of what an elementwise tensor is computed of: inputs, results of other functions, and what is stored."""
-    found = _behind(fusion, expr, stored).items()
-    return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in found if tv in stored or not isinstance(definition, Pointwise))
+    """Bytes of what an elementwise tensor is computed of: inputs, results of other functions, and what is stored; of a table, no more than is gathered."""
+    found = _behind(fusion, expr, stored)
+    gathered = dict[TensorView | None, float]()
+    for e in (expr, *(d for tv, d in found.items() if tv not in stored)):
+        if isinstance(e, Gather):
+            source = table(fusion, e)
+            gathered[source] = gathered.get(source, 0.0) + extent.elements(e.output) * e.output.dtype.itemsize
+    read = {tv: extent.elements(tv) * tv.dtype.itemsize for tv, definition in found.items() if tv in stored or not _is_step(definition)}
+    return sum(min(size, gathered.get(tv, size)) for tv, size in read.items())
 
 
 def _points(readers: AbstractSet[TensorView], extent: Sizes) -> float:
@@ -381,16 +394,16 @@ def _spared(fusion: Fusion, tv: TensorView, crossed: Sequence[tuple[TensorView, 
 
 
 def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: AbstractSet[TensorView] = frozenset(), share: float = 1.0) -> bool:
-    """True if at most :data:`MOST_AGAIN` functions compute an element of an elementwise tensor, and none chooses or gathers. Those that many elements have in
-    common, as the scales of rows are computed, count in proportion.
+    """True if at most :data:`MOST_AGAIN` functions compute an element of an elementwise tensor, and none chooses, or gathers of what is computed. Those that
+    many elements have in common, as the scales of rows are computed, count in proportion.
 
     Args:
         share: how many elements are computed again, relative to all.
     """
     found = _behind(fusion, expr, stored)
-    if any(isinstance(e, FirstValid | Gather) for e in found.values()):
+    if any(isinstance(e, FirstValid) for e in found.values()) or not all(_is_of_input(fusion, e) for e in (expr, *found.values())):
         return False
-    again = sum(extent.elements(tv) for tv, e in found.items() if isinstance(e, Pointwise) and tv not in stored)
+    again = sum(extent.elements(tv) for tv, e in found.items() if _is_step(e) and tv not in stored)
     return again * share < MOST_AGAIN * extent.elements(expr.output)
 
 
@@ -401,9 +414,20 @@ def _behind(fusion: Fusion, expr: MathExpr, stored: AbstractSet[TensorView] = fr
         for read in storage_reads(fusion, stack.pop()):
             if read.tensor not in found:
                 definition = found[read.tensor] = fusion.definition(read.tensor)
-                if isinstance(definition, Pointwise) and read.tensor not in stored:
+                if definition is not None and _is_step(definition) and read.tensor not in stored:
                     stack.append(definition)
     return found
+
+
+def _is_step(expr: MathExpr | None) -> bool:
+    """True for what computes, or gathers, element by element."""
+    return isinstance(expr, Pointwise | Gather)
+
+
+def _is_of_input(fusion: Fusion, expr: MathExpr | None) -> bool:
+    """False for a gather of what is computed: any of its elements may be needed."""
+    source = table(fusion, expr) if isinstance(expr, Gather) else None
+    return source is None or source.is_input
 
 
 def unscattered(fusion: Fusion) -> Script | None:

@@ -317,6 +317,18 @@ def test_scales_of_rows_do_not_keep_elements_from_being_computed_again() -> None
     assert sum(size for _, size in found.crossing) < 4 * 8192 * 10
 
 
+def test_what_two_kernels_gather_is_gathered_by_both() -> None:
+    """Rows of the nodes of a graph for its edges, summed over columns and over edges: both kernels look them up, and none stores them for the other."""
+    with tf.Fusion("messages") as fusion:
+        nodes, sources = tf.define_tensor([2048, 256], name="nodes"), tf.define_tensor([65536], dtype=tf.int64, name="sources")
+        sent = tf.take(nodes, sources, 0)
+        for axis, term in ((1, sent * tf.define_tensor([65536, 256], name="weights")), (0, tf.square(sent))):
+            fusion.add_output(tf.sum(term, axis))
+    found = segmenter.choose_segments(fusion)
+    assert not found.crossing
+    assert all("nodes" in step.arguments for step in found.steps)
+
+
 def test_outputs_that_elements_are_computed_of_are_read() -> None:
     """A sum that is stored, and normalized twice over other rows: the second kernel reads the sum, not its terms."""
     with tf.Fusion("sums") as fusion:
