@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Final
+from typing import Final, TypeGuard
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -419,7 +419,7 @@ def _behind(fusion: Fusion, expr: MathExpr, stored: AbstractSet[TensorView] = fr
     return found
 
 
-def _is_step(expr: MathExpr | None) -> bool:
+def _is_step(expr: MathExpr | None) -> TypeGuard[Pointwise | Gather]:
     """True for what computes, or gathers, element by element."""
     return isinstance(expr, Pointwise | Gather)
 
