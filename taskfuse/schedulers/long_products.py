@@ -135,7 +135,7 @@ def _chunk(fusion: Fusion, expr: Reduction, extent: Sizes) -> tuple[int, int] | 
     if not is_fast and k % aligned:
         aligned = 1  # the CUDA cores take elements one by one along such a sum
     possible = [(c, k // c) for c in range(2, MOST_CHUNKS + 1) if k % c == 0 and k // c % aligned == 0 and walks * k // c >= SHORTEST]
-    filling = {min(MOST_CHUNKS, k // SHORTEST, target.sms // (batch * ceil(m / height) * ceil(n / width))) for height, width in TILES}
+    filling = {min(MOST_CHUNKS, k // SHORTEST, target.sms // max(1, batch * ceil(m / height) * ceil(n / width))) for height, width in TILES}
     ragged = [(c, length) for c in sorted(filling) if c > 1 and (length := k // c // STEP * STEP) >= SHORTEST and not any(c <= p < 2 * c for p, _ in possible)]
     if batch * m * n >= target.sms * SHORTEST**2 * 4:
         return None
