@@ -59,11 +59,12 @@ def test_parts_that_two_kernels_read_are_computed_by_each() -> None:
 
 
 def test_a_cast_is_done_again_where_what_follows_it_is_not() -> None:
-    """A batch of long rows: softmax of its float32 along rows, and its mean along columns. Functions of exponentials are not computed twice, the cast is."""
+    """A batch of long rows: softmax of its float32 along rows, of two views against two others, and its mean along columns. Functions of exponentials are not
+    computed once for each pair of views, the cast is for each kernel."""
     with tf.Fusion("center") as fusion:
         x = tf.cast(tf.define_tensor([128, 65536], tf.bfloat16, name="x"), tf.float32)
         p = tf.softmax(x / 0.04, axis=1)
         fusion.add_output(tf.mean(x, 0))
-        fusion.add_output(tf.sum(tf.reshape(p, [2, 64, 65536]) * tf.define_tensor([2, 64, 65536], name="y"), 2))
+        fusion.add_output(tf.sum(tf.reshape(p, [2, 1, 64, 65536]) * tf.define_tensor([1, 2, 64, 65536], name="y"), 3))
     found = segmenter.choose_segments(fusion)
     assert x.name not in [name for name, _ in found.crossing]
