@@ -129,6 +129,8 @@ BINARY = {
     **{n: n for n in ("eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor")},
 }
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"}
+SCALED = {"add", "sub", "mul", "div"}
+"""Functions that torch computes of 16-bit floats and a number in float32."""
 ACCUMULATED = {"bfloat16", "float16"}
 
 
@@ -188,15 +190,18 @@ def _binary(b: _Build, n: Node) -> tf.TensorView:
         return _cast(getattr(tf, BINARY[name])(x, y), n.dtype)
     at = {b.dtype(a) for a in (left, right) if isinstance(a, Name)}
     kinds = [n.dtype] if name not in COMPARISONS else sorted(at, key=lambda d: ("float" in d, d))[-1:]
+    if name in SCALED and any(isinstance(a, float) for a in (left, right)):  # a number is not rounded to 16 bits
+        kinds = [_wide(n.dtype)]
     x, y = (_cast(b.of(a), kinds[0]) for a in (left, right))
     mode = dict(n.options).get("rounding_mode")
     if mode is not None:
         if mode.text != "floor":
             raise Unknown(f"{n.op} that rounds {mode.text}")
-        return tf.floor_divide(x, y)
+        return _cast(tf.floor_divide(x, y), n.dtype)
     if name == "pow" and isinstance(y, int | float) and y in (1, 2):
         return tf.square(x) if y == 2 else tf.copy(x)
-    return getattr(tf, BINARY[name])(x, y)
+    made = getattr(tf, BINARY[name])(x, y)
+    return made if name in COMPARISONS else _cast(made, n.dtype)
 
 
 def _reduced(b: _Build, n: Node, call: Callable[..., tf.TensorView], dims: Any, keep: Any) -> tf.TensorView:

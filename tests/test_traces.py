@@ -115,6 +115,7 @@ ONCE: dict[str, Callable[[Any], Any]] = {  # what they are of float64
     "elu.default(v0, 1.5, 0.7)": lambda x: 0.7 * (np.maximum(x, 0) + 1.5 * np.expm1(np.minimum(x, 0))),
     "leaky_relu.default(v0, 0.3)": lambda x: np.maximum(x, 0.3 * x),
     "add.Tensor(v0, v0, alpha=-0.97)": lambda x: x + -0.97 * x,
+    "div.Tensor(v0, 0.5714)": lambda x: x / 0.5714,
     "var.correction(v0, [1], keepdim=true)": lambda x: x.var(1, ddof=1, keepdims=True),
     "mean.dim(v0, [1], true)": lambda x: x.mean(1, keepdims=True),
 }

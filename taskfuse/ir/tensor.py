@@ -275,6 +275,14 @@ class TensorView(ArrayMethods):
         """
         return scheduling().chunk_reduction(self, axis, extent)
 
+    def cut_reduction(self, axis: int, at: int) -> tuple[TensorView, TensorView]:
+        """Cut a reduction that has no schedule yet in two: new tensors reduce the first ``at`` elements of a reduced axis, and the others; this one combines
+        their results, element by element.
+
+        ``at`` is less than the axis. Returns the new tensors. Sums of floats round in another order.
+        """
+        return scheduling().cut_reduction(self, axis, at)
+
     def chunk_product(self, order: ProductOrder, tile: tuple[int, int, int]) -> tuple[TensorView, TensorView, TensorView, TensorView]:
         """Divide the sums of a matrix product that has no schedule yet among blocks that share tiles, by ``tf.tiles.split_k`` or ``tf.tiles.stream_k``.
 

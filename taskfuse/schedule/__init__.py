@@ -10,6 +10,7 @@ from taskfuse.schedule import (
     chunk_product,
     chunk_reduction,
     clamp_read,
+    cut_reduction,
     drop_axes,
     gather_as_sum,
     inlining,
@@ -52,6 +53,7 @@ class _Calls:
     rfactor = staticmethod(rfactor.rfactor)
     chunk_product = staticmethod(chunk_product.chunk_product)
     chunk_reduction = staticmethod(chunk_reduction.chunk_reduction)
+    cut_reduction = staticmethod(cut_reduction.cut_reduction)
     pack_factors = staticmethod(pack_factors.pack_factors)
     split_reduction = staticmethod(split_reduction.split_reduction)
     gather_as_sum = staticmethod(gather_as_sum.gather_as_sum)

@@ -45,8 +45,11 @@ def chunk_reduction(tv: TensorView, position: int, extent: object) -> TensorView
     return parts
 
 
-def divided_axis(call: Call, position: object, extent: object, what: str) -> tuple[int, int, Reduction]:
+def divided_axis(call: Call, position: object, extent: object, what: str, *, is_whole: bool = True) -> tuple[int, int, Reduction]:
     """The reduced axis that a call divides, the length of the parts, and the reduction.
+
+    Args:
+        is_whole: whether the parts have to make up the axis.
 
     Raises:
         ScheduleError: see :func:`chunk_reduction`.
@@ -60,7 +63,7 @@ def divided_axis(call: Call, position: object, extent: object, what: str) -> tup
         raise call.error(f"axis {k} of {tv.name} is not a reduction axis")
     if not isinstance(extent, int) or isinstance(extent, bool) or extent < 1:
         raise call.error(f"{what} has {shown(extent)} elements", "use a positive integer")
-    if not is_multiple(tv.root[k].extent, extent, fusion.facts()):
+    if is_whole and not is_multiple(tv.root[k].extent, extent, fusion.facts()):
         raise call.error(f"{extent} does not divide the axis of {tv.root[k].extent} for all extents", "use a divisor")
     call.check_not_inlined()
     for producer in inlined_producers(tv):

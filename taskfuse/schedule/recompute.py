@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taskfuse.dtypes import bool_
-from taskfuse.ir.axes import Axis, axis, is_value_symbol, iteration_point, iteration_symbol
+from taskfuse.ir.axes import Axis, axis, is_value_symbol, iteration_point, iteration_symbol, value_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, FirstValid, Fold, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, at_point, reads
 from taskfuse.ir.fusion import Fusion
@@ -106,6 +106,25 @@ def _follows(fusion: Fusion, read: Read, stored: frozenset[TensorView]) -> bool:
     return True
 
 
+def is_place_everywhere(fusion: Fusion, definition: Gather, index: Sequence[Expr], reader: TensorView) -> bool:
+    """True if the table of a gather, read at an index over the axes of a reader, has an element at each point of the reader and for any values: also where the
+    gather itself has none, so that it can be computed there, of any values."""
+    source, place = _place(fusion, definition, index)
+    ranges = {str(iteration_symbol(k)): (0, a.extent - 1) for k, a in enumerate(reader.root)}
+    ranges |= {str(value_symbol(k)): (0, n - 1) for k, n in enumerate(definition.extents)}
+    facts = fusion.facts().with_ranges(ranges)
+    return all(prove(and_(ge(e, 0), lt(e, n)), facts) for e, n in zip(place, source.shape, strict=True))
+
+
+def _place(fusion: Fusion, definition: Gather, index: Sequence[Expr]) -> tuple[TensorView, tuple[Expr, ...]]:
+    """The table of a gather, and where the gather reads it for its element at ``index``."""
+    source = definition.operands[0]
+    assert isinstance(source, Read)
+    source = resolve(fusion, source)
+    at = {f"i{k}": e for k, e in enumerate(index)}
+    return source.tensor, tuple(substitute(e, at) for e in source.index)
+
+
 def _is_computed(index: Sequence[Expr]) -> bool:
     """True for an index that contains values."""
     return any(is_value_symbol(name) for e in index for name in e.free)
@@ -182,8 +201,8 @@ class _Clones:
                     if isinstance(definition, FirstValid) and valid is not TRUE and isinstance(given[-1], Read):
                         operands = (*operands, _nothing(tv))  # where the element does not exist, no part has it
                     made = self._define(tv, definition, operands)
-                case Gather() if valid is TRUE:
-                    made = self._gather(tv, definition, index)
+                case Gather() if valid is TRUE or is_place_everywhere(self.fusion, definition, index, self.reader):
+                    made = self._gather(tv, definition, index, valid)
                 case Scan() if tv is self.asked and valid is TRUE and self._is_here(tv, index):
                     made = self._scan(tv, definition)
                 case Reduction() | Fold() if tv is self.asked:
@@ -193,15 +212,12 @@ class _Clones:
             self._made[key] = made
         return self._made[key]
 
-    def _gather(self, tv: TensorView, definition: Gather, index: tuple[Expr, ...]) -> TensorView:
-        """The elements that belong to the reader's points."""
-        source, *values = definition.operands
-        assert isinstance(source, Read)
-        source = resolve(self.fusion, source)
-        at = {f"i{k}": e for k, e in enumerate(index)}
-        place = Read(source.tensor, tuple(substitute(e, at) for e in source.index))
-        new, operands = self._new(tv), tuple(self._operand(o, index, TRUE) for o in values)
-        return self.fusion.define(Gather(new, (place, *operands), definition.extents, caller()))
+    def _gather(self, tv: TensorView, definition: Gather, index: tuple[Expr, ...], valid: Expr) -> TensorView:
+        """The elements that belong to the reader's points, of whatever values where there are none."""
+        _, *values = definition.operands
+        source, place = _place(self.fusion, definition, index)
+        new, operands = self._new(tv), tuple(self._operand(o, index, valid) for o in values)
+        return self.fusion.define(Gather(new, (Read(source, place), *operands), definition.extents, caller()))
 
     def _is_here(self, tv: TensorView, index: tuple[Expr, ...]) -> bool:
         """True if the reader's points are those of ``tv``, each at its own."""

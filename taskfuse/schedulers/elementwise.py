@@ -27,7 +27,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.keys import Keys
-from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
+from taskfuse.schedule.recompute import is_gathered_elementwise, is_place_everywhere, reduces_one
 from taskfuse.schedulers.gathers import is_scattered, waited
 from taskfuse.schedulers.instructions import slots
 from taskfuse.schedulers.schedule import Sizes, refuse
@@ -147,7 +147,7 @@ def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, T
                 done.discard(reader)
                 stack.append(reader)
                 break
-            stays = isinstance(expr, Assemble) or tv is table(fusion, expr) or not _commutes(fusion, own)
+            stays = isinstance(expr, Assemble) or tv is table(fusion, expr) or not _commutes(fusion, own, reader)
             if stays or all((is_in_place or is_aligned)(r, reader) for r in own):
                 stack.append(tv)
             else:
@@ -236,13 +236,13 @@ def reduce_where_read(script: Script, extent: Sizes) -> bool:
     return found
 
 
-def _commutes(fusion: Fusion, reads: Sequence[Read]) -> bool:
-    """True if what is read of one tensor can be computed at the reader's points; a gather, only where all of them have an element."""
+def _commutes(fusion: Fusion, reads: Sequence[Read], reader: TensorView) -> bool:
+    """True if what is read of one tensor can be computed at the reader's points; a gather, only where all of them have an element, or the table has."""
     match fusion.definition(reads[0].tensor):
         case Pointwise() | FirstValid():
             return True
-        case Gather():
-            return all(read.valid is TRUE for read in reads)
+        case Gather() as gather:
+            return all(read.valid is TRUE or is_place_everywhere(fusion, gather, read.index, reader) for read in reads)
         case _:
             return False
 

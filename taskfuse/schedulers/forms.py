@@ -6,23 +6,22 @@ reason, and the other forms remain. If none is left, the fusion is computed tens
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from math import prod
 from typing import Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, FirstValid, Gather, MathExpr, Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import needed, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.drop_axes import free_axes
+from taskfuse.schedulers.again import CROSSING_SHARE, FEW_AGAIN, MOST_AGAIN, again, behind, bytes_behind, is_short
 from taskfuse.schedulers.apart import apart
 from taskfuse.schedulers.budget import Budget
 from taskfuse.schedulers.candidates import Counts, Trial, result
@@ -50,15 +49,13 @@ from taskfuse.schedulers.walks import walks_apart
 WIDE_SHARE: Final = 0.5
 """The least bytes of a tensor that is worth a search of its own, relative to those of inputs and outputs."""
 
-CROSSING_SHARE: Final = 0.1
-"""The same of a tensor that is known to be stored."""
 SHARE: Final = 1 / 3
 """What the search of a form may spend, after the first, of what is left: the last form may be the one that matters."""
 NEAR: Final = 1.05
 """Forms with kernels side by side are ended where their bound is at most so many times the fastest: joint kernels are counted, and gain more than a launch
 where models expect more of their members."""
-MOST_AGAIN: Final = 8
-"""The most elementwise functions that are worth to be computed on both sides of a cut: arithmetic takes time, too, and the model says less of it."""
+MOST_PASSES: Final = 3
+"""How often tensors are computed on both sides of cuts, while that gains: the cuts are others then."""
 
 
 class Forms:
@@ -119,7 +116,14 @@ class Forms:
             self._add_to(best, "with widened tensors at each reader", lambda last: narrowed(last.fusion, extent))
             self._add_to(best, "with narrow copies at cuts", lambda last: copied_narrow(last, extent))
             self._add_to(best, "with wide tensors at each reader", lambda last: repeated(last.fusion, extent))
-            self._add_to(best, "with tensors computed on both sides of cuts", lambda last: again(last, extent))
+            for _ in range(MOST_PASSES):
+                us = min(search.us for search in self._searches)
+                for most in (MOST_AGAIN, FEW_AGAIN):
+                    self._add_to(best, "with tensors computed on both sides of cuts", lambda last, most=most: self._unlike(again(last, extent, most), last))
+                    if min(search.us for search in self._searches) < us:
+                        break
+                else:
+                    break
             self._add_to(best, "without axes of one element", lambda last: without_unit_axes(last.fusion))
             self._add_to(best, "with positions where they are read", lambda last: positions_where_read(last.fusion, extent))
 
@@ -188,10 +192,10 @@ class Forms:
         """Whether the fastest form has small products that could share a list of tiles."""
         return bool(self._searches) and min(self._searches, key=lambda search: search.us).has_products_beside
 
-    def _unlike(self, form: Script | None) -> Script | None:
-        """A form of the fusion, unless a search has it."""
+    def _unlike(self, form: Script | None, last: Search | None = None) -> Script | None:
+        """A form of the fusion, or of that which a search has, unless another search has it."""
         known = {search.moves for search in self._searches}
-        return form if form is not None and (*self._moves, *form.lines) not in known else None
+        return form if form is not None and (*(self._moves if last is None else last.moves), *form.lines) not in known else None
 
     def _add_to(self, first: Search, what: str, make: Callable[[Search], Script | None], *, anew: bool = False) -> None:
         """Search a form of the form that is the fastest so far, so that forms add up; if that is no faster, of the form with which this began: an earlier one
@@ -258,9 +262,9 @@ def positions_where_read(fusion: Fusion, extent: Sizes) -> Script | None:
 def _is_of_positions(fusion: Fusion, tv: TensorView, extent: Sizes) -> bool:
     """True if few functions compute several elements one by one, and no tensor is read for them."""
     expr = fusion.definition(tv)
-    if not isinstance(expr, Pointwise) or extent.elements(tv) == 1 or not all(isinstance(e, Pointwise) for e in _behind(fusion, expr).values()):
+    if not isinstance(expr, Pointwise) or extent.elements(tv) == 1 or not all(isinstance(e, Pointwise) for e in behind(fusion, expr).values()):
         return False
-    return _is_short(fusion, expr, extent)
+    return is_short(fusion, expr, extent)
 
 
 def narrow(fusion: Fusion) -> Script | None:
@@ -326,84 +330,12 @@ def repeated(fusion: Fusion, extent: Sizes) -> Script | None:
     for expr in exprs:
         tv, uses = expr.output, storage_uses(script.fusion, expr.output)
         size = extent.elements(tv) * tv.dtype.itemsize
-        if tv.is_output or not isinstance(expr, Pointwise) or len(uses) < 2 or size <= least or not 0 < _bytes_behind(script.fusion, expr, extent) < size:
+        if tv.is_output or not isinstance(expr, Pointwise) or len(uses) < 2 or size <= least or not 0 < bytes_behind(script.fusion, expr, extent) < size:
             continue
         for use in uses:
             if isinstance(use, Pointwise) and table(script.fusion, use) is not tv:
                 script.recompute(tv, [use.output])
     return script if script.lines else None
-
-
-def again(search: Search, extent: Sizes) -> Script | None:
-    """A copy in which what one segment computes element by element and another one reads is computed by that one, too, if reading what it is computed of moves
-    fewer bytes than storing and reading it: the sums over rows and over columns of the gradients of a norm then both read 16-bit inputs. Where several read
-    parts of it, such as the first column and the others, no element is computed twice. Outputs that it is computed of are stored anyway, and read.
-    ``None`` if there is no such tensor among those that move most bytes."""
-    script = Script(copy_fusion(search.fusion)[0])
-    fusion = script.fusion
-    least = CROSSING_SHARE * bytes_of(fusion, extent)
-    outputs = {tv for tv in fusion.outputs if isinstance(fusion.definition(tv), Pointwise)}
-    segments = {tv.name: k for k, segment in enumerate(search.segments) for tv in segment}
-    crossed = [(fusion.tensor(old.name), {fusion.tensor(r.name) for r in them}) for old, them in search.crossed()]
-    points = dict[TensorView, float]()
-    for tv, readers in crossed:
-        points[tv] = points.get(tv, -_spared(fusion, tv, crossed, extent)) + _points(readers, extent)
-    for tv, readers in crossed:
-        expr, size = fusion.definition(tv), extent.elements(tv) * tv.dtype.itemsize
-        if tv.is_output or not isinstance(expr, Pointwise) or size <= least or not 0 < _bytes_behind(fusion, expr, extent, outputs) < 2 * size:
-            continue
-        if not _is_short(fusion, expr, extent, outputs, min(points[tv] / extent.elements(tv), 1.0)):
-            continue
-        stored = [behind for behind in _behind(fusion, expr, outputs) if behind in outputs]
-        together: dict[tuple[object, ...], list[TensorView]] = {}  # readers in one kernel share what is computed again
-        for use in [e for e in storage_uses(fusion, tv) if e.output in readers and not isinstance(e, Assemble) and table(fusion, e) is not tv]:
-            together.setdefault((segments[use.output.name], *(a.extent for a in use.output.root)), []).append(use.output)
-        for same in together.values():
-            script.recompute(tv, same, stored)
-    return script if script.lines else None
-
-
-def _bytes_behind(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: AbstractSet[TensorView] = frozenset()) -> float:
-    """Bytes of what an elementwise tensor is computed of: inputs, results of other functions, and what is stored."""
-    found = _behind(fusion, expr, stored).items()
-    return sum(extent.elements(tv) * tv.dtype.itemsize for tv, definition in found if tv in stored or not isinstance(definition, Pointwise))
-
-
-def _points(readers: AbstractSet[TensorView], extent: Sizes) -> float:
-    """How many elements are computed for readers in one kernel: those over the same extents share them."""
-    return sum(prod(extent(e) for e in shape) for shape in {tuple(a.extent for a in tv.root) for tv in readers})
-
-
-def _spared(fusion: Fusion, tv: TensorView, crossed: Sequence[tuple[TensorView, AbstractSet[TensorView]]], extent: Sizes) -> float:
-    """How many elements of a tensor need not be computed in its place if other kernels compute it: all, where no reader is left."""
-    others = frozenset[TensorView]().union(*(readers for old, readers in crossed if old is tv))
-    return extent.elements(tv) if all(e.output in others and not isinstance(e, Assemble) for e in storage_uses(fusion, tv)) else 0.0
-
-
-def _is_short(fusion: Fusion, expr: MathExpr, extent: Sizes, stored: AbstractSet[TensorView] = frozenset(), share: float = 1.0) -> bool:
-    """True if at most :data:`MOST_AGAIN` functions compute an element of an elementwise tensor, and none chooses or gathers. Those that many elements have in
-    common, as the scales of rows are computed, count in proportion.
-
-    Args:
-        share: how many elements are computed again, relative to all.
-    """
-    found = _behind(fusion, expr, stored)
-    if any(isinstance(e, FirstValid | Gather) for e in found.values()):
-        return False
-    again = sum(extent.elements(tv) for tv, e in found.items() if isinstance(e, Pointwise) and tv not in stored)
-    return again * share < MOST_AGAIN * extent.elements(expr.output)
-
-
-def _behind(fusion: Fusion, expr: MathExpr, stored: AbstractSet[TensorView] = frozenset()) -> dict[TensorView, MathExpr | None]:
-    """What an elementwise tensor is computed of, up to inputs, results of other functions and what is stored, with the definitions."""
-    stack, found = [expr], dict[TensorView, MathExpr | None]()
-    while stack:
-        for read in storage_reads(fusion, stack.pop()):
-            if read.tensor not in found:
-                definition = found[read.tensor] = fusion.definition(read.tensor)
-                if isinstance(definition, Pointwise) and read.tensor not in stored:
-                    stack.append(definition)
-    return found
 
 
 def unscattered(fusion: Fusion) -> Script | None:

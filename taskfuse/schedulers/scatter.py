@@ -10,9 +10,10 @@ What is updated more than a few times costs its turns, unless threads combine th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
-from math import prod
+from math import lcm, prod
 
 from taskfuse.count import IN_FLIGHT
 from taskfuse.ir.axes import iteration_symbol
@@ -43,7 +44,7 @@ from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
-from taskfuse.target import DEFAULT, SECTOR_BYTES, VECTOR_BYTES, Target
+from taskfuse.target import DEFAULT, MAX_THREADS, SECTOR_BYTES, VECTOR_BYTES, WARP, Target
 
 THREADS = 256
 RESIDENT = 4
@@ -103,7 +104,7 @@ def scatter(fusion: Fusion, config: ScatterConfig | None = None, *, sizes: Mappi
     recompute_all(script, fusion, in_place)
     roots = stored(fusion)
     points = {tv: prod(extent(a.extent) for a in tv.root) for tv in roots}
-    chosen = config or _config(points, vector, extent.target)
+    chosen = config or _config(fusion, points, vector, extent.target)
     options = _options(fusion, chosen, points, extent)
     owner = separate(script, in_place)
     leaves: tuple[Leaf, ...] = ()
@@ -137,16 +138,30 @@ def scatter(fusion: Fusion, config: ScatterConfig | None = None, *, sizes: Mappi
     return Chosen("scatter", f"of {sent} updates", options[0], options, config is not None, script.text)
 
 
-def _config(points: Mapping[TensorView, int], vector: int, target: Target) -> ScatterConfig:
-    """Blocks that are resident together, or fewer if there are fewer points."""
-    return ScatterConfig(THREADS, max(1, min(RESIDENT * target.sms, -(-max(points.values()) // (THREADS * vector)))), vector)
+def _config(fusion: Fusion, points: Mapping[TensorView, int], vector: int, target: Target, threads: int = THREADS) -> ScatterConfig:
+    """Blocks that are resident together, or fewer if there are fewer points; threads that stand on whole rows of vectors."""
+    threads = _on_rows(threads, {extent.value // vector for tv in points if _fits(fusion, tv, vector) and isinstance(extent := tv.root[-1].extent, Const)})
+    return ScatterConfig(threads, max(1, min(RESIDENT * target.sms, -(-max(points.values()) // (threads * vector)))), vector)
+
+
+def _on_rows(threads: int, rows: AbstractSet[int]) -> int:
+    """About as many threads that stand on whole rows of vectors, or on whole parts of one, so that each has its place in the rows of all trips: whole warps, if
+    possible. As many as before, if none do."""
+    row = lcm(*rows)
+    if threads % row and row % threads:
+        for step in (lcm(row, WARP), row):
+            found = max(1, round(threads / step)) * step
+            if found <= 2 * threads and found <= MAX_THREADS:
+                return found
+    return threads
 
 
 def _options(fusion: Fusion, chosen: ScatterConfig, points: Mapping[TensorView, int], extent: Sizes) -> tuple[Option[ScatterConfig], ...]:
     """The parameters, and others: no vectors; more or fewer threads."""
-    others = [replace(chosen, threads=t) for t in (128, 256, 512)]
-    others += [_config(points, 1, extent.target)] if chosen.vector > 1 else []
-    us = {v: _us(fusion, extent, points, v, chosen.threads * chosen.blocks) for v in {chosen.vector, 1}}
+    target = extent.target
+    others = [replace(_config(fusion, points, chosen.vector, target, t), blocks=chosen.blocks) for t in (128, 256, 512)]
+    others += [_config(fusion, points, 1, target)] if chosen.vector > 1 else []
+    us = {v: _us(fusion, extent, points, replace(chosen, vector=v)) for v in {chosen.vector, 1}}
     return tuple(Option(c, us[c.vector], block=(c.threads, 1, 1), is_cooperative=True) for c in dict.fromkeys((chosen, *others)))
 
 
@@ -220,10 +235,10 @@ def _check(fusion: Fusion) -> None:
             raise refuse(fusion, "scatter", f"{expr.output.name} reads {source.name} at computed indices", "tf.compile makes several kernels")
 
 
-def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int], vector: int, threads: int) -> float:
+def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int], config: ScatterConfig) -> float:
     """Microseconds: bytes and instructions, the updates' own, the barrier, and the turns of updates of neighbors. Or the loads and stores
     that the nests of the parts wait for, one nest after another."""
-    total, target = work(fusion, extent), extent.target
+    total, target, vector = work(fusion, extent), extent.target, config.vector
     moved = turns = 0.0
     for out in fusion.outputs:
         expr = fusion.definition(out)
@@ -234,20 +249,20 @@ def _us(fusion: Fusion, extent: Sizes, points: Mapping[TensorView, int], vector:
         turns += made / max(1.0, extent.elements(out) * out.dtype.itemsize / UPDATED_TOGETHER)
         moved += min(2.0 * sent * out.dtype.itemsize, float(sent * SECTOR_BYTES))
     total = replace(total, stored=total.stored + moved, instructions=total.instructions / vector)
-    trips = (max(1.0, n / threads / (vector if _fits(fusion, tv, vector) else 1)) for tv, n in points.items())
+    trips = (max(1.0, n / (config.threads * config.blocks) / (vector if _fits(fusion, tv, vector) else 1)) for tv, n in points.items())
     waited = target.kernel_us(sum(2 * (1 + (t - 1) / IN_FLIGHT) for t in trips) * target.assumed.load_cycles / target.clock_mhz)
-    barrier = 0.0 if all(_stays_in_block(fusion, out, vector, extent) for out in fusion.outputs) else target.assumed.grid_us
+    barrier = 0.0 if all(_stays_in_block(fusion, out, config, extent) for out in fusion.outputs) else target.assumed.grid_us
     return max(total.us(4 * vector), waited) + barrier + turns * target.assumed.update_us
 
 
-def _stays_in_block(fusion: Fusion, out: TensorView, vector: int, extent: Sizes) -> bool:
+def _stays_in_block(fusion: Fusion, out: TensorView, config: ScatterConfig, extent: Sizes) -> bool:
     """True if the threads of a block store all that they update, whole rows, along whose axes, the last ones, indices point: they wait only for each other."""
     expr = fusion.definition(out)
     assert isinstance(expr, Assemble)
     for part, place in zip(expr.parts, expr.places, strict=True):
         whole, rows = part.tensor.shape, next((d for d, e in enumerate(place) if e is not iteration_symbol(d)), len(place))
         own, row = (prod(map(extent, shape[rows:])) for shape in (whole, out.shape))
-        if own != row or (rows < len(place) and THREADS * vector % row):
+        if own != row or (rows < len(place) and config.threads * config.vector % row):
             return False
     return True
 

@@ -98,6 +98,11 @@ class Script:
         call = f"{self.on(tv).name}.unroll_reduction()"
         return self._made(tv.unroll_reduction(), call)
 
+    def cut_reduction(self, tv: TensorView, axis: int, at: int) -> tuple[TensorView, ...]:
+        """:meth:`TensorView.cut_reduction`."""
+        call = f"{self.on(tv).name}.cut_reduction({axis}, {at})"
+        return self._made(tv.cut_reduction(axis, at), call)
+
     def chunk_scan(self, tv: TensorView, extent: int) -> tuple[TensorView, ...]:
         """:meth:`TensorView.chunk_scan`."""
         call = f"{self.on(tv).name}.chunk_scan({extent})"

@@ -25,6 +25,9 @@ from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.target import VECTOR_BYTES
 
+MOST_OF_RESULTS = 8
+"""The longest vectors that results of rows ask for: longer ones of wider elements take registers that few threads have."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Space:
@@ -298,10 +301,12 @@ def _steps_one(read: Read, position: int) -> bool:
 
 def _width(fusion: Fusion, memory: Sequence[tuple[TensorView, list[Key]]], axes: int, extent: Expr) -> int:
     """See :class:`Space`. An array of all elements whose last axis has one is accessed element by element: neighboring threads then take neighbors, not
-    every fourth one."""
+    every fourth one. Results of rows, of which there are few, do not lengthen vectors of wider elements beyond :data:`MOST_OF_RESULTS`."""
     if any(own and tv.logical[-1].extent is ONE and len(own) == axes for tv, own in memory):
         return 1
-    width = VECTOR_BYTES // min((tv.dtype.itemsize for tv, _ in memory), default=VECTOR_BYTES)
+    every = VECTOR_BYTES // min((tv.dtype.itemsize for tv, _ in memory), default=VECTOR_BYTES)
+    elements = VECTOR_BYTES // min((tv.dtype.itemsize for tv, own in memory if len(own) == axes), default=VECTOR_BYTES)
+    width = max(elements, min(every, MOST_OF_RESULTS)) if every > elements else every
     facts: Facts = fusion.facts()
     while width > 1 and not is_multiple(extent, width, facts):
         width //= 2

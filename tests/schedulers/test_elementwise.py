@@ -117,12 +117,13 @@ def test_reductions_stay_where_they_are() -> None:
     assert sum(expr.output.root[-1].is_reduction for expr in needed(fusion)) == 1
 
 
-def test_a_gather_is_done_again_only_where_all_its_elements_exist() -> None:
+def test_a_gather_is_done_again_only_where_its_elements_exist_or_those_of_its_table_do() -> None:
     def taken() -> tf.TensorView:
         return tf.take(tensor("x", 8, 4), tensor("i", 3, dtype=tf.int64), 0)
 
-    whole, padded = built(lambda: [taken()[::-1] + 1.0]), built(lambda: [tf.pad(taken(), [(1, 1), (0, 0)]) + 1.0])
-    for fusion, again in ((whole, True), (padded, False)):
+    whole = built(lambda: [taken()[::-1] + 1.0])
+    rows, columns = (built(lambda p=p: [tf.pad(taken(), p) + 1.0]) for p in ([(1, 1), (0, 0)], [(0, 0), (0, 1)]))
+    for fusion, again in ((whole, True), (rows, True), (columns, False)):  # beside its columns the table has no element
         (before,) = (e.output for e in needed(fusion) if isinstance(e, Gather))
         recompute_all(Script(fusion), fusion)
         (after,) = (e.output for e in needed(fusion) if isinstance(e, Gather))

@@ -6,6 +6,7 @@ import pytest
 import taskfuse as tf
 from taskfuse.check import Verdict
 from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.expr import Reduction
 from taskfuse.ir.values import MODULAR
 from taskfuse.schedulers.long_products import chunk_long_products
 from taskfuse.schedulers.schedule import Sizes
@@ -27,13 +28,24 @@ def product(m: int, n: int, k: int, dtype: tf.DType = tf.bfloat16) -> tf.Fusion:
 
 @pytest.mark.parametrize(
     ("m", "n", "k", "dtype"),
-    [(512, 128, 4096, tf.bfloat16), (96, 288, 25088, tf.bfloat16), (16, 16, 310472, tf.bfloat16), (64, 512, 512, tf.float32), (64, 64, 6890, tf.float32)],
+    [(512, 128, 4096, tf.bfloat16), (96, 288, 25088, tf.bfloat16), (16, 16, 310464, tf.bfloat16), (64, 512, 512, tf.float32), (64, 64, 6890, tf.float32)],
 )
 def test_few_tiles_and_a_long_sum(m: int, n: int, k: int, dtype: tf.DType) -> None:
     found = choose_segments(product(m, n, k, dtype))
     assert [step.schedule.scheduler for step in found.steps] == ["simt_gemm" if dtype is tf.float32 else "matmul", "reduction"]
     assert "chunk_reduction" in found.code
     assert "calls: chunk_reduction, through_view" in found.explain()
+
+
+def test_what_no_number_of_chunks_makes_up_has_a_rest() -> None:
+    """Weights of a layer whose rows are 8 times 4001 tokens, and 8 times 4000."""
+    ragged, whole = (chunk_long_products(fusion := product(256, 128, k), Sizes(fusion, None, DEFAULT)) for k in (32008, 32000))
+    assert ragged is not None
+    assert whole is not None
+    assert ["cut_reduction" in str(form.lines) for form in (ragged, whole)] == [True, False]
+    lengths = {str(e.output.root[-1].extent) for e in ragged.fusion.exprs() if isinstance(e, Reduction) and len(e.operands) == 2}
+    assert len(lengths) == 2  # of the chunks, which tiles of tensor cores divide, and of the rest
+    assert min(map(int, lengths)) < 32008 % int(max(lengths, key=int)) + 1
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(4096, 4096, 4096), (512, 768, 768), (64, 64, 128)])
@@ -49,8 +61,9 @@ def test_an_extent_that_is_not_known_stays() -> None:
     assert chunk_long_products(fusion, Sizes(fusion, {"K": 1 << 16}, DEFAULT)) is None
 
 
-def test_the_form_computes_the_same() -> None:
-    fusion = product(32, 32, 4096, tf.float32)
+@pytest.mark.parametrize("k", [4096, 4099])
+def test_the_form_computes_the_same(k: int) -> None:
+    fusion = product(32, 32, k, tf.float32)
     found = chunk_long_products(fusion, Sizes(fusion, None, DEFAULT))
     assert found is not None
     given = arguments(fusion)

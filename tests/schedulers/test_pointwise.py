@@ -2,6 +2,7 @@
 
 from functools import reduce
 
+import numpy as np
 import pytest
 
 import taskfuse as tf
@@ -183,3 +184,14 @@ def test_long_functions_are_spread_over_more_threads() -> None:
     config = tf.schedulers.pointwise(fusion).config
     assert isinstance(config, PointwiseConfig)
     assert config.unroll * config.unroll_rows == 1
+
+
+def test_what_tables_say_of_two_digits_is_interleaved_in_one_kernel() -> None:
+    """A part of a concatenation is looked up at all points of the result, as a table of one axis has an element for every value: no part is stored before."""
+    with tf.Fusion("digits") as fusion:
+        codes, table = tf.define_tensor([8, 16], dtype=tf.uint8, name="codes"), tf.define_tensor([16], name="table")
+        scales = tf.define_tensor([8, 2, 1], name="scales")
+        digits = [tf.take(table, tf.cast(code, tf.int64), 0) for code in (codes & 15, codes >> 4)]
+        fusion.add_output(tf.reshape(tf.reshape(tf.stack(digits, -1), [8, 2, 16]) * scales, [8, 32]))
+    (step,) = checked(fusion, [np.arange(128, dtype=np.uint8).reshape(8, 16) * 2 + 1, array(16), array(8, 2, 1)]).steps
+    assert step.schedule.scheduler == "pointwise"

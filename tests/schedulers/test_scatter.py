@@ -105,6 +105,16 @@ VECTORS: dict[str, tuple[Math, tuple[tuple[int | str, ...], ...], int]] = {
 }
 
 
+@pytest.mark.parametrize(("columns", "threads"), [(80, 320), (300, 225), (1200, 300), (128, 256)])
+def test_threads_stand_on_whole_rows(columns: int, threads: int) -> None:
+    """So that a thread has its place in the rows of all trips, and the proof of many rows ends."""
+    with tf.Fusion("f") as fusion:
+        x, i, s = tf.define_tensor([64, columns], name="x"), tf.define_tensor([249216], dtype=tf.int64, name="i"), tf.define_tensor([249216, columns], name="s")
+        fusion.add_output(tf.index_add(x, 0, i, s))
+    assert tf.schedulers.scatter(fusion).config == tf.schedulers.ScatterConfig(threads, 528, 4)
+    assert tf.lower(fusion).verify().is_proved
+
+
 @pytest.mark.parametrize("name", VECTORS)
 def test_neighbors_are_updated_together(name: str) -> None:
     """Where no integer says the place of one of them: proved, the right sums, and in PTX."""

@@ -1,8 +1,10 @@
 """The iteration space of a fusion with reductions."""
 
 import numpy as np
+import pytest
 
 import taskfuse as tf
+from taskfuse.schedulers.space import find
 from taskfuse.testing.tolerance import accepted
 from tests.proofs import proved
 from tests.schedulers.reduced import x
@@ -52,3 +54,11 @@ def test_places_that_a_table_tells_are_no_steps_along_an_axis() -> None:
         fusion.add_output(tf.logical_not(tf.neg(tf.grouped_matmul_aligned(a, b, tf.table("t0", 4, 64, tf.int64), tile=64))))
     tf.schedulers.normalization(fusion)
     proved(tf.lower(fusion))
+
+
+@pytest.mark.parametrize(("dtype", "width"), [(tf.bfloat16, 8), (tf.float32, 8), (tf.int8, 16)])
+def test_results_of_rows_do_not_lengthen_vectors(dtype: tf.DType, width: int) -> None:
+    """Whether a column has a large element is a byte, and there are few of these."""
+    with tf.Fusion("columns") as fusion:
+        fusion.add_output(tf.max(tf.define_tensor([80, 6400], dtype, name="x"), 0) > 1)
+    assert find(fusion).width == width
