@@ -20,6 +20,7 @@ LAYERS = {
     "collector": 0,
     "location": 0,
     "options": 0,
+    "free_cores": 0,
     "dtypes": 0,
     "dump": 0,
     "svg": 0,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from taskfuse.check.endpoints import Endpoint
-from taskfuse.check.statement_tree import BLOCKS, Conditions, Node
+from taskfuse.check.statement_tree import BLOCKS, Conditions, Context, Node
 from taskfuse.check.threads import Threads
 from taskfuse.check.traversals import NotRing, Part, Visit, visits
 from taskfuse.ir.scalar import ONE, Expr, const, eq, maximum, prove, simplify
@@ -72,7 +72,8 @@ class Arrivals:
     def balanced(self, nodes: Sequence[Node], around: tuple[Node, ...] = ()) -> None:
         """The bytes that arrivals expect equal those that loads write, in an iteration of the loops ``around`` them.
 
-        The expecting and the loading threads may differ: both sides are sums of terms that are the same for all of them.
+        The expecting and the loading threads may differ: both sides are sums of terms that are the same for all of them. They are compared by what holds
+        in all such iterations: not by the facts of a statement, which say that one of its threads exists, and that the loops around it have trips.
         """
         expected: Expr = const(0)
         brought: Expr = const(0)
@@ -84,37 +85,42 @@ class Arrivals:
                     count = None if split.varying else self.threads.count(split.threads)
                     if count is None:
                         raise NotRing("the number of threads that expect bytes is unknown", n)
-                    expected = expected + self._of_all(b, n, around) * count
+                    expected = expected + self._of_all(b, n, n.context, around) * count
                     concerned.append(n)
                 case TmaLoad(map=name, across=across):
                     if not self.threads.exactly_one(n.conditions):
                         raise NotRing("a load is not issued by exactly one thread", n)
-                    trips = self._of_all(_trips(n.loops[len(around) :]), n, around)
-                    brought = brought + trips * self._transfers[name] * reached(self.kernel.cluster, across)
+                    brought = brought + self._trips(n, around) * self._transfers[name] * reached(self.kernel.cluster, across)
                     concerned.append(n)
                 case _:
                     pass
-        if expected is not brought and not prove(eq(expected, brought), concerned[0].context.facts):
+        if expected is brought:
+            return
+        context = around[-1].blocks[0].context if around else self.threads.context
+        if not prove(eq(expected, brought), context.under(self.threads.split(concerned[0].conditions).uniform).facts):
             raise NotRing(f"{expected} bytes are expected, but loads bring {brought}", *concerned[:1])
 
-    def _of_all(self, e: Expr, node: Node, around: tuple[Node, ...]) -> Expr:
+    def _trips(self, node: Node, around: tuple[Node, ...]) -> Expr:
+        """How often one thread executes a statement in an iteration of the loops ``around``: the product of the trips of the loops inside.
+
+        The trips of a loop are those that it has where it stands: its own iterations must not show that there are some.
+        """
+        mine = self.threads.split(node.conditions).threads
+        total: Expr = const(1)
+        for loop in node.loops[len(around) :]:
+            assert isinstance(loop.stmt, For)
+            if loop.stmt.step is not const(1):
+                raise NotRing("the number of times a load is issued is unknown", loop)
+            total = total * self._of_all(maximum(loop.stmt.stop - loop.stmt.start, 0), node, loop.context.under(mine), around)
+        return total
+
+    def _of_all(self, e: Expr, node: Node, context: Context, around: tuple[Node, ...]) -> Expr:
         """An expression of a statement, if it has one value for all threads in an iteration of the loops ``around``."""
         shared = self.threads.launch | BLOCKS | {loop.stmt.var for loop in around if isinstance(loop.stmt, For)}
-        found = e if e.free <= shared else simplify(e, node.context.facts)
+        found = e if e.free <= shared else simplify(e, context.facts)
         if not found.free <= shared:
             raise NotRing(f"{found} may differ between the threads that expect bytes and those that load them", node)
         return found
-
-
-def _trips(loops: tuple[Node, ...]) -> Expr:
-    """The number of executions of the innermost of some loops."""
-    total: Expr = const(1)
-    for loop in loops:
-        assert isinstance(loop.stmt, For)
-        if loop.stmt.step is not const(1):
-            raise NotRing("the number of times a load is issued is unknown", loop)
-        total = total * maximum(loop.stmt.stop - loop.stmt.start, 0)
-    return total
 
 
 def _transfers(kernel: Kernel) -> dict[str, int]:

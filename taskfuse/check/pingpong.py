@@ -48,6 +48,10 @@ class CursorUses(Protocol):
         """Waits, arrivals and advances with a cursor."""
         ...
 
+    def uses(self, name: str) -> list[Node]:
+        """All waits and arrivals at an mbarrier, in the order of the text."""
+        ...
+
     def inits(self, cursor: str) -> list[Node]:
         """Where a cursor starts."""
         ...
@@ -84,8 +88,9 @@ def turn(rings: CursorUses, name: str) -> PingpongTurn:
 
 def _ends(rings: CursorUses, name: str) -> tuple[Node, Node]:
     """Where a turn is taken, and where it is passed. Raises :class:`NotRing`."""
-    takes, gives = rings.order_waits[name], rings.order_arrivals.get(name, [])
-    if len(takes) != 1 or len(gives) < 1:
+    uses = rings.uses(name)  # at the slots of cursors, too, which are turns of some instance
+    takes, gives = [n for n in uses if isinstance(n.stmt, Wait)], [n for n in uses if not isinstance(n.stmt, Wait)]
+    if len(takes) != 1 or len(gives) != 1:
         raise NotRing("its turn is taken and passed more than once in the text", *takes[1:], *gives[1:])
     if not isinstance(gives[0].stmt, Arrive):
         raise NotRing("its turn is passed by ARRIVE.async", gives[0])
@@ -223,7 +228,7 @@ def _check_alone(rings: CursorUses, pingpong: PingpongTurn) -> None:
 
 
 def _check_token(rings: CursorUses, name: str, count: int, w: Expr, take: Node, give: Node, who: Conditions) -> None:
-    """The turn goes round: taken and passed once per iteration, by whole instances, from 0 on."""
+    """The turn goes round: taken and passed once per iteration, by whole instances, from 0 on, and passed only by those that have taken it."""
     threads = rings.threads
     assert isinstance(take.stmt, Wait)
     assert isinstance(give.stmt, Arrive)
@@ -244,7 +249,7 @@ def _check_token(rings: CursorUses, name: str, count: int, w: Expr, take: Node, 
     moves = rings.ops(turn)
     if len(moves) != 1 or not isinstance(moves[0].stmt, Advance) or moves[0].stmt.count is not const(1) or moves[0].loops != take.loops:
         raise NotRing("the cursor of its turn does not advance once per iteration", *moves)
-    if moves[0].number < take.number or give.loops != take.loops or len(rings.order_arrivals[name]) != 1:
+    if moves[0].number < take.number or give.loops != take.loops:
         raise NotRing("its turn is not passed once per iteration", give)
     if not prove(eq(give.stmt.barrier.slot, (w + 1) % count), facts):
         raise NotRing(f"its turn goes to {give.stmt.barrier.slot}, not to the next instance", give)
@@ -259,6 +264,8 @@ def _check_token(rings: CursorUses, name: str, count: int, w: Expr, take: Node, 
     (one,) = per if len(per) == 1 else (None,)
     if one is None or any(c is not one and not prove(eq(c, one), facts) for c in rings.counts(name)):
         raise NotRing("the count of its turn is not the number of its arrivals", give)
+    if not threads.implies(arriving, who):
+        raise NotRing("threads pass the turn that have not taken it", give)
     if not rings.slot_release.covers(take, give, who, w):
         raise NotRing("threads that took the turn are not synchronized with the one that passes it", take, give)
 

@@ -229,7 +229,8 @@ class Races:
         if len(loads) == 2:
             if not (isinstance(a.node.stmt, TmaLoad) and isinstance(b.node.stmt, TmaLoad) and a.node.stmt.barrier.name == b.node.stmt.barrier.name):
                 return "two loads of one slot complete at different barriers"
-            together = pair.same and not (a.node is b.node and a.node.loops == (pair.ring.block if one.inside else a.node.block).context.loops)
+            around = pair.ring.block if one.inside or pair.ring.loop is None else pair.ring.loop
+            together = pair.same and not (a.node is b.node and a.node.loops == around.context.loops)
             return "two loads of one position may overlap" if together else ""
         (load,) = loads
         use, position = (b, two) if load is a else (a, one)

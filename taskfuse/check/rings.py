@@ -171,9 +171,7 @@ class Rings:
         for name in names:
             if name in done or name in pingpong:
                 continue
-            uses = [n for side in (self._waits, self._arrivals) for nodes in side.get(name, {}).values() for n in nodes]
-            uses += self.order_waits.get(name, []) + self.order_arrivals.get(name, [])
-            if not uses:
+            if not self.uses(name):
                 continue
             if self._is_refilled(name):
                 self.refilled.append(name)
@@ -248,6 +246,8 @@ class Rings:
             consumers.append(self._endpoint(a, self._release(a, releases, full), full, empty))
         if {c.release for c in consumers} != set(releases):
             raise NotRing(f"a thread arrives at {empty} without waiting for {full}", self._arrivals[empty][releases[-1]][0])
+        if len(consumers) > len(releases):
+            raise NotRing("one cursor releases for several that wait", self._arrivals[empty][releases[0]][0])
         ring = Ring(full, empty, slots, producer, consumers)
         releases_of = [v for c in consumers for v in visits(c.releases)]
         ring.across = joined(self.clusters, full, list(producer.visits()), releases_of, [v for c in consumers for v in c.visits()])
@@ -373,6 +373,11 @@ class Rings:
     def ops(self, cursor: str) -> list[Node]:
         """Waits, arrivals and advances with a cursor."""
         return self._ops.get(cursor, [])
+
+    def uses(self, name: str) -> list[Node]:
+        """All waits and arrivals at an mbarrier, at slots of cursors and elsewhere, in the order of the text."""
+        at_cursors = (n for side in (self._waits, self._arrivals) for nodes in side.get(name, {}).values() for n in nodes)
+        return sorted((*at_cursors, *self.order_waits.get(name, ()), *self.order_arrivals.get(name, ())), key=lambda n: n.number)
 
     def waits(self, name: str) -> list[Node]:
         """The waits at an mbarrier, at slots of cursors."""

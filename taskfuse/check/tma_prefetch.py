@@ -69,6 +69,8 @@ class TmaPrefetch:
 
     def _check(self, name: str) -> list[Position]:
         nodes = self._rings.waits(name)
+        if name in self._rings.order_waits:
+            raise NotRing("it is waited for by another parity than that of its cursor", self._rings.order_waits[name][0])
         first = nodes[0]
         assert isinstance(first.stmt, Wait)
         found = self._multibuffers.slot(first.stmt.barrier.slot)

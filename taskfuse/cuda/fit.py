@@ -17,10 +17,11 @@ from taskfuse.cuda.nvrtc import CompileOptions
 from taskfuse.cuda.resources import occupancy
 from taskfuse.cuda.signature import Source
 from taskfuse.errors import CudaUnavailableError, LaunchError, TaskfuseError, UnsupportedError
+from taskfuse.free_cores import free_cores
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import integer
-from taskfuse.options import cores, read_options
+from taskfuse.options import read_options
 from taskfuse.reports.resources import LaunchShape
 from taskfuse.target import MAX_GRID, PLAIN_SHARED, PORTABLE_CLUSTER, Target
 
@@ -98,22 +99,23 @@ class Ahead:
     def __init__(self, target: Target, arch: str | None, fast_math: bool) -> None:
         self._arguments = target, arch, fast_math
         self._settings = read_options()
-        self._cores = 1 if self._settings.always_compile else cores()
         self._pool: ThreadPoolExecutor | None = None
 
     def begin(self, kernel: KernelInterface) -> None:
-        """Have a kernel compiled beside what this thread does, if there is another core. Half of what searches make is not taken: at most :data:`BESIDE` are
+        """Have a kernel compiled beside what this thread does, if another core is free. Half of what searches make is not taken: at most :data:`BESIDE` are
         compiled at once, and the others wait."""
-        if self._cores > 1:
+        count = self._cores()
+        if count > 1:
             if self._pool is None:
-                self._pool = ThreadPoolExecutor(min(BESIDE, self._cores - 1), thread_name_prefix="taskfuse compiles")
+                self._pool = ThreadPoolExecutor(min(BESIDE, count - 1), thread_name_prefix="taskfuse compiles")
             self._submit(self._pool, kernel)
 
     def keep(self, kernels: Sequence[KernelInterface]) -> None:
-        """Compile these, if they are several, on all cores, and wait for them. No other is begun any more."""
+        """Compile these, if they are several, on all free cores, and wait for them. No other is begun any more."""
         self.end()
-        if len(kernels) > 1 and self._cores > 1:
-            with ThreadPoolExecutor(min(len(kernels), self._cores)) as pool:
+        count = self._cores()
+        if len(kernels) > 1 and count > 1:
+            with ThreadPoolExecutor(min(len(kernels), count)) as pool:
                 for kernel in kernels:
                     self._submit(pool, kernel)
 
@@ -122,6 +124,9 @@ class Ahead:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+
+    def _cores(self) -> int:
+        return 1 if self._settings.always_compile else free_cores()
 
     def _submit(self, pool: ThreadPoolExecutor, kernel: KernelInterface) -> None:
         with suppress(UnsupportedError):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import mul
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from taskfuse.ir.identity import among
 from taskfuse.ir.scalar import ONE, ZERO, Expr, ge, prove, simplify, substitute
 from taskfuse.ir.storage import Strided, resolve, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
-from taskfuse.runtime.arrays import has_dtype, has_views, part, strides_of
+from taskfuse.runtime.arrays import has_dtype, has_views, holds, is_row_major, part, strides_of
+from taskfuse.runtime.coalesced_axes import coalesced
 from taskfuse.runtime.executable import Executable, ResultAdapter
 from taskfuse.runtime.result_groups import in_groups
 from taskfuse.runtime.views import Placed, number, placed
@@ -73,6 +74,7 @@ def bases(fusion: Fusion) -> Bases | None:
     sources. Results that are computed in groups are views of what has the axes of the groups (:mod:`taskfuse.runtime.result_groups`).
     """
     grouped = in_groups(fusion)
+    grouped = coalesced(grouped or fusion) or grouped
     fusion = grouped or fusion
     wanted = [r.tensor.name for r in fusion.results if r.is_plain and isinstance(fusion.definition(r.tensor), View)]
     if not wanted:
@@ -157,6 +159,22 @@ def _sources(fusion: Fusion, tv: TensorView) -> list[Read]:
     return found
 
 
+def _is_whole(source: ResultSource) -> bool:
+    """Whether a result has all elements of one stored tensor in their order: it has another shape at most."""
+    if source.is_argument or source.view is None:
+        return not source.is_argument
+    place = source.view[1]
+    steps, step = list[Expr](), ONE
+    for extent in reversed(place.shape):
+        steps.append(ZERO if extent is ONE else step)
+        step = step * extent
+    return (
+        place.start is ZERO
+        and all(simplify(a - b) is ZERO for a, b in zip(place.strides, reversed(steps), strict=True))
+        and simplify(step - _size(place.tensor)) is ZERO
+    )
+
+
 def _size(tv: TensorView) -> Expr:
     return reduce(mul, tv.shape, ONE)
 
@@ -164,8 +182,9 @@ def _size(tv: TensorView) -> Expr:
 class Viewed(ResultAdapter):
     """An executable some of whose results are views of arguments, or of stored tensors.
 
-    A call whose arguments do not allow a view (a framework without strides, or strides that a reshape cannot keep), or with ``out=``, uses
-    kernels that store all results: those of an executable that the first such call compiles.
+    Arrays of ``out=`` are filled directly where each is all of a stored tensor, in another shape. All other calls with ``out=``, and those whose arguments do
+    not allow a view (a framework without strides, or strides that a reshape cannot keep), use kernels that store all results: those of an executable that the
+    first such call compiles.
 
     Args:
         fusion: its computation.
@@ -174,7 +193,7 @@ class Viewed(ResultAdapter):
         storing: makes an executable of a fusion that stores all results.
     """
 
-    __slots__ = ("_inputs", "_is_fixed", "_known", "_sources", "_stored", "_storing")
+    __slots__ = ("_are_whole", "_inputs", "_is_fixed", "_known", "_sources", "_stored", "_storing")
 
     def __init__(self, fusion: Fusion, run: Executable, sources: Sequence[ResultSource], storing: Callable[[Fusion], Executable]) -> None:
         super().__init__(fusion, run)
@@ -182,13 +201,17 @@ class Viewed(ResultAdapter):
         self._storing = storing
         self._stored: Executable | None = None
         self._inputs = len(fusion.inputs)
+        self._are_whole = [s.position for s in self._sources] == [*range(len(self._sources))] and all(map(_is_whole, self._sources))
         self._is_fixed = not fusion.dims and not any(s.is_argument for s in sources)
         self._known: dict[Hashable, tuple[_Step, ...] | None] = {}  # replaced, not emptied: others may read it
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
-        """See :meth:`Executable.__call__`. ``out`` has an array for each result: then kernels store all of them."""
+        """See :meth:`Executable.__call__`. ``out`` has an array for each result: kernels store all of them there."""
         if named:
             args = self.in_order(args, named)
+        if out is not None and (given := self._given(args, out)) is not None:
+            self.inner(*args, out=tuple(array for _, array in given), stream=stream, seed=seed)
+            return tuple(array for array, _ in given)
         steps = None if out is not None else self._steps(args)
         if steps is None:
             if self._stored is None:
@@ -200,6 +223,30 @@ class Viewed(ResultAdapter):
             array = args[position] if is_argument else made[position]
             results.append(array if place is None else part(array if hasattr(array, "shape") else np.asarray(array), *place))
         return tuple(results)
+
+    def _given(self, args: tuple[Any, ...], out: Any) -> list[tuple[Any, Any]] | None:
+        """Arrays for results, each with a view of it in the shape of the stored tensor, in the order of these; ``None``: the arrays do not allow that, as where
+        a result is only a part of what is stored."""
+        given = tuple(cast(Sequence[Any], out)) if isinstance(out, tuple | list) else (out,)
+        if not self._are_whole or len(given) != len(self._sources) or len(args) != len(self.arguments):
+            return None
+        try:
+            if not all(map(has_views, (*args[: self._inputs], *given))):
+                return None
+            sizes = bind_shapes(self._fusion, [tuple(a.shape) for a in args[: self._inputs]], args[len(args) - len(self._fusion.integers) :])
+            found: list[tuple[Any, Any]] = []
+            for array, (_, _, view) in zip(given, self._sources, strict=True):
+                if view is None:
+                    found.append((array, array))
+                    continue
+                place = view[1]
+                if not is_row_major(array) or not holds(array, [number(e, sizes) for e in place.shape], place.tensor.dtype):
+                    return None
+                shape = [number(e, sizes) for e in place.tensor.shape]
+                found.append((array, array.reshape(shape)))
+        except (TypeError, AttributeError, ValueError, Unfit, InputError):  # the call says what does not fit
+            return None
+        return found
 
     def _steps(self, args: tuple[Any, ...]) -> tuple[_Step, ...] | None:
         """How the results of a call are made; ``None``: by kernels that store them."""

@@ -28,6 +28,7 @@ from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
 from taskfuse.cuda.present import present
 from taskfuse.cuda.sources import sources
 from taskfuse.errors import TaskfuseError
+from taskfuse.free_cores import at_work, share
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ops.create import define_tensor
@@ -250,13 +251,14 @@ def _serve(ends: Sequence[int]) -> None:
         _warm()
     gc.freeze()
     gc.set_threshold(*SELDOM)  # all that a process does is search, lower and prove
-    for end in ends:
+    share(len(ends))
+    for number, end in enumerate(ends):
         if not os.fork():
             for other in ends:
                 if other != end:
                     os.close(other)
             try:
-                _work(socket.socket(fileno=end))
+                _work(socket.socket(fileno=end), number)
             finally:
                 os._exit(0)
     for end in ends:
@@ -265,7 +267,7 @@ def _serve(ends: Sequence[int]) -> None:
         os.wait()
 
 
-def _work(end: socket.socket) -> None:
+def _work(end: socket.socket, number: int) -> None:
     end.settimeout(IDLE_SECONDS)
     stream = end.makefile("rwb")
     while True:
@@ -277,10 +279,11 @@ def _work(end: socket.socket) -> None:
         set_variables(environment)
         content: object = None
         try:
-            fusion = parse_fusion(text)
-            result: Any = compiled_for(fusion, arguments, sizes)
-            if not (arguments.get("debug") or arguments.get("unsafe")):
-                content = packed(result, fusion, read_options())
+            with at_work(number):
+                fusion = parse_fusion(text)
+                result: Any = compiled_for(fusion, arguments, sizes)
+                if not (arguments.get("debug") or arguments.get("unsafe")):
+                    content = packed(result, fusion, read_options())
         except TaskfuseError as error:
             result = error
         pickle.dump((content, None) if content is not None else (None, result), stream)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from taskfuse.check import Verdict, verify
+from taskfuse.check.rings import NEITHER
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.reports.certificate import Obligation
 
@@ -38,6 +39,15 @@ OPEN = {
     "bytes_of_threads_min": "mbarrier full: 128 bytes are expected, but loads bring 256",
     "bytes_of_threads_start": "mbarrier full: 384 bytes are expected, but loads bring 256",
     "bytes_of_threads_count": "mbarrier full: it counts threadIdx.x + 1 arrivals, but gets 1",
+    "ahead_loaded_twice": "s: two loads of one position may overlap",
+    "bytes_of_no_trips": "mbarrier full: 128*max(T, 1) bytes are expected, but loads bring 128*max(T, 0)",
+    "bytes_of_two_loops": "mbarrier full: 0 bytes are expected, but loads bring 128*max(2 - T, 0) + 128*max(T - 2, 0)",
+    "bytes_of_few_threads": "mbarrier full: 128*T bytes are expected, but loads bring 128*max(T, 1)",
+    "turn_passed_by_others": f"mbarrier turn: {NEITHER}; and no turn: threads pass the turn that have not taken it",
+    "turn_passed_at_cursor": f"mbarrier turn: {NEITHER}; and no turn: its turn is taken and passed more than once in the text",
+    "turn_waited_at_cursor": f"mbarrier turn: {NEITHER}; and no turn: its turn is taken and passed more than once in the text",
+    "ahead_other_parity": "mbarrier full: it is waited for by another parity than that of its cursor",
+    "one_release_of_two": "mbarrier full: one cursor releases for several that wait",
     "remainders": "mbarrier b: it counts N//3 arrivals, but gets N//6",
     "remainders_one_divides": "mbarrier b: it counts N//2 arrivals, but gets N//4",
     "remainders_clash": "mbarrier b: it counts N//4 arrivals, but gets 0",

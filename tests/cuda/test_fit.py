@@ -98,11 +98,11 @@ def test_several_kernels_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPat
         raise CudaUnavailableError(what="NVRTC", reason="it is not installed")
 
     monkeypatch.setattr(fit, "compile_quietly", compile_quietly)
-    monkeypatch.setattr(fit, "cores", lambda: 2)
+    monkeypatch.setattr(fit, "free_cores", lambda: 2)
     kernels = [interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)]
     fit.Ahead(H100, None, fast_math=False).keep(kernels)
     assert len(set(texts)) == 2
-    monkeypatch.setattr(fit, "cores", lambda: 1)
+    monkeypatch.setattr(fit, "free_cores", lambda: 1)
     fit.Ahead(H100, None, fast_math=False).keep(kernels)
     assert len(texts) == 2, "one core is no faster with threads"
 
@@ -118,7 +118,7 @@ def test_what_a_search_does_not_take_is_not_compiled_any_more(monkeypatch: pytes
         assert released.wait(60)
 
     monkeypatch.setattr(fit, "compile_quietly", compile_quietly)
-    monkeypatch.setattr(fit, "cores", lambda: 8)
+    monkeypatch.setattr(fit, "free_cores", lambda: 8)
     kernels = [interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64, 96, 128, 160)]
     ahead = fit.Ahead(H100, None, fast_math=False)
     for kernel in kernels:
@@ -141,7 +141,7 @@ def test_a_text_is_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKFUSE_CACHE_BYTES", "0")
     compiled_as(monkeypatch, registers=32)
     monkeypatch.setattr(fit, "compile_quietly", fit.compiled)
-    monkeypatch.setattr(fit, "cores", always(2))
+    monkeypatch.setattr(fit, "free_cores", always(2))
     kernels = [interface_of(parse_kernel(MEET.format(n=n))) for n in (32, 64)]
     fit.Ahead(H100, None, fast_math=False).keep(kernels)
     for own in kernels:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.small.sides.barrier_uses import barrier_uses
 from taskfuse.testing.small.sides.cursors import moved
 from taskfuse.testing.small.sides.engines import accumulators, boxes, budgets, ring_bytes
 from taskfuse.testing.small.sides.exchanges import clusters, queues, rings
@@ -52,6 +53,7 @@ SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
     (8, role_pairs),
     (8, relays),
     (8, slots),
+    (12, barrier_uses),
 )
 """Each kind, and how often it is made."""
 
