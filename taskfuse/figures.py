@@ -325,6 +325,11 @@ class AttentionFigures:
         ahead_gains: columns, and keys of a chunk, for which two warpgroups were faster so; turns besides gained nothing. With 64 columns 4 x 16 heads of 4096
             causal keys took 330 us so, and 366 and 382 with chunks of 192 keys, which the other figures prefer (``benchmarks/results/attention.txt``).
         byte_ahead_gains: the same of exponentials and values of 8 bits (``benchmarks/results/attention.txt``).
+        byte_chunk_cycles: further cycles of a chunk with those: fitted to 4 x 16 heads of 128 and 4096 keys, 692 us with chunks of 128 keys and 662 with 192,
+            and to 1 x 16 heads and 16384 keys, 2837 and 2636 (H200).
+        byte_turns: warpgroups, columns, and keys of a chunk, for which such products ahead were faster if they were issued in turn: 4 x 16 heads of 64 and 4096
+            keys took 450 us so, 513 ahead without turns, and 472 with chunks of 160 keys, not ahead. With 128 columns two warpgroups gained and lost by turns.
+        byte_turn: share of the time of a chunk, without ``byte_chunk_cycles``, that it takes then, from that case.
         apart_cycles: further cycles of a chunk whose scores a warpgroup of its own computes, beside two of a part of the columns each: 64 x 128 queries and
             4096 keys of 576, with values of 512, took 140 us (``benchmarks/results/decode.txt``). If both compute the scores, the other figures hold: 161 us.
         one_walk_cycles: cycles of a chunk of :mod:`taskfuse.schedulers.one_walk` if each product has 128 terms or columns; they are assumed to grow with these.
@@ -343,6 +348,9 @@ class AttentionFigures:
     ahead: float = 0.96
     ahead_gains: frozenset[tuple[int, int]] = frozenset({(64, 128), (128, 128), (256, 64)})
     byte_ahead_gains: frozenset[tuple[int, int]] = frozenset({(128, 128), (128, 192)})
+    byte_chunk_cycles: float = 380
+    byte_turns: frozenset[tuple[int, int, int]] = frozenset({(3, 64, 128)})
+    byte_turn: float = 0.9
     apart_cycles: float = 620
     one_walk_cycles: float = 4300
 

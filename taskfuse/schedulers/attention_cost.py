@@ -169,10 +169,13 @@ def _every(found: Attention, target: Target) -> list[AttentionConfig]:
         every += [replace(c, cluster=2) for c in every if c.query_stages == 1]
     every += [replace(c, staged=STAGED) for c in every if c.stages == 2 and found.has_bulk_results]
     every += [replace(c, staged=1) for c in every if c.staged and c.blocks and c.query_stages > 1 and found.is_masked]  # beside what blocks claim
-    gains = target.attention.ahead_gains if found.value_itemsize == ITEMSIZE else target.attention.byte_ahead_gains
+    figures, has_bytes = target.attention, found.value_itemsize < ITEMSIZE
+    gains = figures.byte_ahead_gains if has_bytes else figures.ahead_gains
     gaining = [c for c in every if c.warpgroups == c.stages == 2 and c.cluster == 1 and (found.columns, c.chunk) in gains]
     gaining = [c for c in gaining if c.chunk <= c.rows or not found.is_masked]  # more of a longer chunk is masked
-    return every + [replace(c, is_pipelined=True) for c in gaining]
+    turning = [c for c in every if c.stages == 2 and not c.staged and (c.warpgroups, found.columns, c.chunk) in figures.byte_turns]
+    turning = [] if found.is_masked or not has_bytes else turning  # walks of one length were measured
+    return every + [replace(c, is_pipelined=True) for c in gaining] + [replace(c, is_pipelined=True, in_turn=True) for c in turning]
 
 
 def _problem(fusion: Fusion, found: Attention, config: AttentionConfig, depth: int, extent: Sizes, *, is_whole: bool = False) -> tuple[str, str] | None:
@@ -247,6 +250,8 @@ def _us(found: Attention, config: AttentionConfig, walk: WalkExtents, extent: Si
     cycles = config.residents * (products + exposed * softmax) + figures.chunk_cycles[beside]
     cycles += figures.apart_cycles if config.apart else 0
     cycles *= figures.ahead if config.is_pipelined else 1
+    cycles *= figures.byte_turn if config.in_turn else 1
+    cycles += figures.byte_chunk_cycles if found.value_itemsize < ITEMSIZE else 0
     cycles *= 1 if config.cluster == 1 else figures.shared_chunk
     cycles += figures.masked_cycles if found.is_masked else 0
     cycles += figures.staged_chunk_cycles if config.staged and not config.is_pipelined else 0

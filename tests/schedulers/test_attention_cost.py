@@ -12,7 +12,7 @@ from taskfuse.schedulers.attention_cost import planned, planned_chunks
 from taskfuse.schedulers.attention_math import find
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import H100, H200
-from tests.schedulers.attentions import attention
+from tests.schedulers.attentions import attention, values_of_8_bits
 
 
 def test_registers_and_shared_memory_bound_the_chunks() -> None:
@@ -110,6 +110,13 @@ def test_products_of_heads_of_64_are_ahead_where_that_was_faster(is_causal: bool
     chosen = tf.schedulers.attention(attention(64, heads=(4, 16), sizes=(4096, 4096), is_causal=is_causal)).config
     assert chosen.is_pipelined == is_causal
     assert chosen.warpgroups == (2 if is_causal else 3)
+
+
+@pytest.mark.parametrize(("d", "n", "is_causal", "chunk"), [(128, 4096, False, 192), (128, 1024, False, 128), (128, 4096, True, 128), (64, 4096, False, 128)])
+def test_exponentials_of_8_bits_take_chunks_and_turns_that_were_faster(d: int, n: int, is_causal: bool, chunk: int) -> None:
+    config = tf.schedulers.attention(values_of_8_bits(d, d, (n, n), batch=(4, 16), is_causal=is_causal)).config
+    assert (config.chunk, config.is_pipelined) == (chunk, True)
+    assert (config.warpgroups, config.in_turn) == ((3, True) if d == 64 else (2, False))
 
 
 def test_wide_keys_may_be_loaded_once_for_two_blocks() -> None:
