@@ -113,7 +113,7 @@ class ProductFigures:
         mixed_row_bytes, mixed_column_bytes: bytes per cycle at which tiles of the computed factor, and of the other, come to a multiprocessor.
         mixed_wait_us: waits of such a product with one warp on a multiprocessor; of several they overlap.
         mixed_together: factor of all but these if several blocks share a multiprocessor. The six from 16 kernels of 4 and 8 bits on an H200
-            (``benchmarks/results/narrow_weights.txt``), from which the model differs by 0.9 us (root mean square).
+            (``benchmarks/results/narrow_weights.txt``), from which the model differs by 1.2 us (root mean square).
         busy_share: share of a tile's cycles in which its block issues; other blocks of the multiprocessor can use the rest. Assumed, not measured.
         residents_factor: factor of the time of several resident blocks. Assumed, so that they are chosen only for a clear gain.
         simt_shares: rows and columns of the result per thread, and the share of the multiply-add rate that such threads reach with 32 of k in a tile: the rest

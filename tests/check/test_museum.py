@@ -172,6 +172,7 @@ FOUND = {
     "accumulator_of_another": "y[0]: element [0] of y lacks the term at [0, 1]",
     "arm_joined": "y[0]: element [0] of y lacks the term at [0, 0, 1] and 1 more",
     "total_of_each_step": "y[1]: element [1] of y lacks the term at [0]",
+    "total_started_late": "y[0]: the stored value was never computed",
     "total_in_element": "y[0]: for element [0] of y: reads the constant 0.0 where element [0] of x is defined",
     "loops_of_one_name": "y[0]: for element [0] of y: element [0] of s lacks the term at [0, 4] and 325 more",
     "block_of_writer": "y[1, 0]: reads element [0, 0] of x where element [1, 0] of x is defined",

@@ -65,7 +65,7 @@ class Scans:
             raise Open("its total does not start with the neutral element", start)
         scope = [n for n in start.loops if n in term.loops]
         own = [n for n in term.loops if n not in scope]
-        if start.number > term.number:
+        if start.number > min(term.number, node.number):
             raise Open("its total starts after its first step", start)
         self._set(start, term)
         self._stays(term, node, own, (*holds.index, *total.index))

@@ -71,6 +71,7 @@ BEYOND = (
     "terms_of_other_threads.kir",
     "total_in_element.kir",
     "total_of_each_step.kir",
+    "total_started_late.kir",
     "update_before_part.kir",
     "update_box_elsewhere.kir",
     "update_box_twice.kir",
