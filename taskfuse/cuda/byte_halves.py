@@ -17,7 +17,7 @@ from taskfuse.ir.scalar import substitute, sym
 from taskfuse.kir.nodes import Choose, Compute, Stmt
 from taskfuse.kir.operands import Access, Immediate, Operand
 
-BYTE = 0xFF
+BYTE = 2**8 - 1
 MASKS = {ELEMENTWISE["bitwise_and"]: "&", ELEMENTWISE["bitwise_or"]: "|", ELEMENTWISE["bitwise_xor"]: "^"}
 """Functions of single bits: halves do not meet."""
 

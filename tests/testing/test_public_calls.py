@@ -39,6 +39,8 @@ NOT_DRAWN = {
     "tf.tiles.halves": "the order of triangular products; tests/schedulers and tests/tiles prove such kernels",
     "MemoryType.Cluster": "where lowering puts what crosses CIDx, which is drawn; too rare among a few cases to be sure of",
     "tf.AllocationBuilder": "what tf.allocation returns; drawn with it",
+    "tf.schedulers.mixed_gemm": "no random product of few columns computes a factor of bytes; tests/schedulers/test_mixed_gemm.py proves and runs it",
+    "TensorView.cut_reduction": "for sums of which chunk_reduction divides the first part; tests/schedule/test_cut_reduction.py proves and runs it",
     "tf.schedulers.one_walk": "no random graph has sums over both axes of functions of two products; tests/schedulers/test_one_walk.py runs it",
     "TensorView.gather_as_sum": "for gathers of what a product computes, which no random graph has; tests/schedule/test_gather_as_sum.py proves and runs it",
     "tf.schedulers.tune": "measures what the other schedulers make",
