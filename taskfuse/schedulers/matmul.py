@@ -142,14 +142,20 @@ class MatmulPlan:
     Attributes:
         ways: the product with its factors as they are, and swapped if that is asked for, or possible and the result has few rows.
         alternatives: the parameters of all with their estimates, the fastest first.
+        refused: why there is no way with the factors as they are, if there is none.
     """
 
     ways: tuple[Way, ...]
     alternatives: tuple[Estimate, ...]
+    refused: UnsupportedError | None = None
 
     def of(self, config: MatmulConfig) -> Way:
-        """The product that parameters are for."""
-        return next(way for way in self.ways if way.problem.is_swapped is config.is_swapped)
+        """The product that parameters are for. Raises :class:`UnsupportedError` if it cannot have its factors in their order."""
+        for way in self.ways:
+            if way.problem.is_swapped is config.is_swapped:
+                return way
+        assert self.refused is not None, "swapped factors that cannot be are refused when they are planned"
+        raise self.refused
 
 
 def _planned(
@@ -163,17 +169,15 @@ def _planned(
     columns: int | None = None,
 ) -> MatmulPlan:
     """The product, and all parameters with their estimates; with its factors swapped, too, if that is asked for, may be faster, or is the only way."""
-    found: list[tuple[Way, tuple[Estimate, ...]]] = []
     try:
-        found.append(_way(fusion, sizes, target, tf32, ragged, columns=columns))
+        usual, ranked = _way(fusion, sizes, target, tf32, ragged, columns=columns)
     except UnsupportedError as error:
         try:
-            found.append(_way(fusion, sizes, target, tf32, ragged, is_swapped=True))
+            only, ranked = _way(fusion, sizes, target, tf32, ragged, is_swapped=True)
         except UnsupportedError as swapped:
             raise _of_both(fusion, error, swapped) from None
-    usual, ranked = found[0]
-    if usual.problem.is_swapped:
-        return MatmulPlan((usual,), ranked)
+        refused = refuse(fusion, "matmul", f"with its factors as they are, {error.fields['reason']}", "use is_swapped=True")
+        return MatmulPlan((only,), ranked, refused)
     if is_swapped:
         return MatmulPlan((usual, _way(fusion, sizes, target, tf32, ragged, is_swapped=True)[0]), ranked)
     if not usual.problem.has_few_rows:

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.schedulers import AttentionConfig, BackToBackConfig, MatmulConfig, MatmulKind, NestedSumConfig, ProductsConfig, WindowsConfig
+from taskfuse.schedulers import AttentionConfig, BackToBackConfig, MatmulConfig, MatmulKind, MixedGemmConfig, NestedSumConfig, ProductsConfig, WindowsConfig
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.program import SpelledArgument
 from taskfuse.tiles import Half
@@ -98,18 +98,33 @@ def windows_parameters(chooser: Chooser) -> SpelledArgument | None:
     return _spelled(WindowsConfig, values)
 
 
+def mixed_gemm_parameters(chooser: Chooser) -> SpelledArgument | None:
+    """A :class:`MixedGemmConfig`; ``None``: the drawn values do not fit together."""
+    warp_m = chooser.pick((16, 32))
+    values: dict[str, Any] = {
+        "tile_m": warp_m * chooser.pick((1, 2, 3)),
+        "tile_n": chooser.pick((8, 16, 24)),
+        "warp_m": warp_m,
+        "tile_k": chooser.pick((256, 128, 64)),
+        "parts": chooser.pick((2, 1, 4)),
+        "stages": chooser.pick((2, 3)),
+    }
+    return _spelled(MixedGemmConfig, values)
+
+
 DRAWN = {
     "matmul": matmul_parameters,
     "products": products_parameters,
     "attention": attention_parameters,
     "back_to_back": back_to_back_parameters,
+    "mixed_gemm": mixed_gemm_parameters,
     "nested_sums": nested_sum_parameters,
     "windows": windows_parameters,
 }
 """The functions that draw parameters, by scheduler."""
 
 
-Config = MatmulConfig | ProductsConfig | AttentionConfig | BackToBackConfig | NestedSumConfig | WindowsConfig
+Config = MatmulConfig | ProductsConfig | AttentionConfig | BackToBackConfig | MixedGemmConfig | NestedSumConfig | WindowsConfig
 
 
 def _spelled(kind: type[Config], values: dict[str, Any]) -> SpelledArgument | None:

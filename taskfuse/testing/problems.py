@@ -1,4 +1,5 @@
-"""Random fusions that one scheduler of the library is for: attention, products of functions of products, convolutions, sums of short sums, writes at indices.
+"""Random fusions that one scheduler of the library is for: attention, products of functions of products, products by narrow weights, convolutions, sums of
+short sums, writes at indices.
 
 Parameters of the schedulers are drawn, too (:mod:`taskfuse.testing.parameters`).
 """
@@ -6,7 +7,7 @@ Parameters of the schedulers are drawn, too (:mod:`taskfuse.testing.parameters`)
 from __future__ import annotations
 
 import taskfuse as tf
-from taskfuse.dtypes import DType, bfloat16, float16, float32, int32, uint8
+from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float16, float32, int8, int32, uint8
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.tensor import TensorView
 from taskfuse.testing.graphs import UNARY_EXACT, Graph
@@ -24,7 +25,8 @@ class ProblemGraph(Graph):
     def grow(self) -> None:
         """Add the problem, and its outputs."""
         attention = (self._attention, self._gradient, self._layers)
-        self.chooser.pick((*attention, *attention, self._windows, self._windows, self._windows, self._nested, self._nested, self._written))()
+        others = (self._windows, self._windows, self._windows, self._nested, self._nested, self._written, self._narrow, self._narrow)
+        self.chooser.pick((*attention, *attention, *others))()
 
     def _dimensions(self) -> list[Dimension]:
         self._dtype16: DType = self.chooser.pick((bfloat16, float16))
@@ -93,6 +95,19 @@ class ProblemGraph(Graph):
         hidden = self._call("cast", self._call(self.chooser.pick(("relu", "silu", "neg")), hidden), self._dtype16)
         out = self._call("matmul", hidden, u, dtype=float32)
         self._output(out if self.chooser.chance(40) else self._call("cast", out, self._dtype16))
+
+    def _narrow(self) -> None:
+        """A few rows by weights of fewer bits, with scales and a bias."""
+        rows, weights, k = self.chooser.pick((8, 5, 1, 20)), self.chooser.pick((32, 48, 40, 16)), self.chooser.pick((256, 512, 128))
+        x, w = self.new_input([rows, k], self._dtype16), self.new_input([weights, k], self.chooser.pick((int8, uint8, float8_e4m3)))
+        wide = self._call("cast", w, self._dtype16)
+        if self.chooser.chance(50):
+            wide = self._call("mul", wide, self.new_input([weights, 1] if self.chooser.chance(50) else [k], self._dtype16))
+        is_second = self.chooser.chance(70)
+        y = self._call("matmul", *((x, self._turned(wide)) if is_second else (wide, self._turned(x))), dtype=float32)
+        if self.chooser.chance(50):
+            y = self._call("add", y, self.new_input([weights] if is_second else [weights, 1], float32))
+        self._output(y if self.chooser.chance(40) else self._call("cast", y, self._dtype16))
 
     # -- without tensor cores ---------------------------------------------------------------------------------------------------------
 

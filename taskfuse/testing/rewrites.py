@@ -42,7 +42,7 @@ def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
 
 
 def _chunked(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:
-    """A reduction in chunks that divide the axis."""
+    """A reduction in chunks that divide the axis, or cut in two parts of any length."""
     k = chooser.pick([k for k, a in enumerate(tv.root) if a.is_reduction])
     extent = tv.root[k].extent
     if not chooser.chance(70):
@@ -52,6 +52,9 @@ def _chunked(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:
             recorder.attempt(tv, "drop_axes")
         else:
             recorder.attempt(tv, "pack_factors", k, chooser.integer(1, 4))
+        return
+    if isinstance(extent, Const) and extent.value > 1 and chooser.chance(25):
+        recorder.attempt(tv, "cut_reduction", k, chooser.integer(1, extent.value - 1))
         return
     lengths = [n for n in range(1, extent.value + 1) if extent.value % n == 0] if isinstance(extent, Const) else [1]
     if lengths:

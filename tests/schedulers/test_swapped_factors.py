@@ -85,6 +85,19 @@ def test_refusals() -> None:
         replace(NARROW, is_swapped=False)
 
 
+def test_parameters_for_the_order_that_cannot_be() -> None:
+    """A computed factor of rows that are weights: it is multiplied from registers, as the first one, alone."""
+    with tf.Fusion("computed") as fusion:
+        x, w = tf.define_tensor([8, 128], dtype=tf.float16), tf.define_tensor([16, 128], dtype=tf.float8_e4m3)
+        fusion.add_output(x @ (tf.cast(w, tf.float16) * tf.define_tensor([128], dtype=tf.float16)).T)
+    before = str(fusion)
+    with pytest.raises(UnsupportedError, match=r"with its factors as they are, the factor .* is computed") as refused:
+        tf.schedulers.matmul(fusion, MatmulConfig(64, 16, 64, warpgroups=1))
+    assert refused.value.help == "use is_swapped=True"
+    assert str(fusion) == before
+    assert tf.schedulers.matmul(fusion).config.is_swapped
+
+
 @pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float8_e4m3], ids=str)
 def test_the_compiler_neither_spills_nor_serializes(dtype: tf.DType) -> None:
     fusion = Product("bias residual gelu", dtype).fusion()

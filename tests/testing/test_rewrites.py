@@ -32,7 +32,7 @@ def twice(r: Recorder, x: TensorView) -> None:
 
 @pytest.mark.parametrize(
     ("build", "call"),
-    [(concatenated, "scatter"), (running, "chunk_scan"), (total, "chunk_reduction"), (twice, "through_view")],
+    [(concatenated, "scatter"), (running, "chunk_scan"), (total, "cut_reduction"), (twice, "through_view")],
 )
 def test_each_kind_has_its_call(build: Callable[[Recorder, TensorView], None], call: str) -> None:
     recorder = Recorder()
@@ -40,6 +40,16 @@ def test_each_kind_has_its_call(build: Callable[[Recorder, TensorView], None], c
     rewrite(Highest(), recorder, 100)
     assert recorder.made[call] + recorder.refused[call] > 0
     assert str(recorder.program().run()) == str(recorder.fusion)
+
+
+def test_reductions_are_divided_in_every_way() -> None:
+    made: set[str] = set()
+    for seed in range(30):
+        recorder = Recorder()
+        total(recorder, recorder.call(tf, "define_tensor", [12]))
+        rewrite(RandomChooser(seed), recorder, 100)
+        made |= {*recorder.made}
+    assert {"chunk_reduction", "cut_reduction", "unroll_reduction"} <= made
 
 
 def test_a_tensor_with_several_readers_is_computed_for_some_of_them() -> None:
