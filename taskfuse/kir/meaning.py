@@ -19,11 +19,11 @@ from taskfuse.kir.declarations import ScalarParam
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.point_values import Array, Ints, Point, PointValues, UndefinedElementError, existing
 from taskfuse.kir.walk import looked_up
-from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Iterate, Pick, Reduce, Send, Whole, tensors_of
 
 
 def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values = MODULAR) -> tuple[Array, ...]:
-    """The outputs of a kernel by its definitions.
+    """The outputs of a kernel by its definitions. A tensor that no element of an output needs has no elements here.
 
     Args:
         arguments: one array per input, then one number per scalar argument, as for ``kernel.simulate``.
@@ -34,8 +34,9 @@ def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Map
         TableIndexError, ZeroDivisionError: an expression of a definition has no value.
     """
     found = _Meaning(kernel, arguments, sizes, values)
+    needed = found.needed(kernel)
     for d in kernel.definitions:
-        found.tensors[d.tensor] = found.computed(d)
+        found.tensors[d.tensor] = found.computed(d) if d.tensor in needed else np.zeros((0,) * len(d.shape), values.storage(d.dtype))
         found.dtypes[d.tensor] = d.dtype
         if isinstance(d.rule, Send):
             found.sent[d.tensor] = d.rule
@@ -63,6 +64,16 @@ class _Meaning(PointValues):
 
     def scalar(self, name: str) -> Array:
         return self.scalars[name]
+
+    def needed(self, kernel: Kernel) -> set[str]:
+        """The outputs, and the tensors that one with elements reads, except at no point."""
+        outputs = {p.name for p in kernel.outputs}
+        empty = {d.tensor for d in kernel.definitions if 0 in (*self.extents(d.shape), *self.extents(d.space))}
+        found = set(outputs)
+        for d in reversed(kernel.definitions):
+            if d.tensor in found - empty:
+                found |= tensors_of(d.rule)
+        return found
 
     def computed(self, d: Definition) -> Array:
         """A tensor, from its definition."""

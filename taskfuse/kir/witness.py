@@ -144,6 +144,11 @@ def operands_of(rule: Rule) -> tuple[Operand, ...]:
             return ()
 
 
+def tensors_of(rule: Rule) -> frozenset[str]:
+    """The tensors whose elements a rule reads, the parts of an assembly included; not tables that its expressions read."""
+    return frozenset(o.buffer for o in operands_of(rule) if isinstance(o, Access)) | frozenset(rule.parts if isinstance(rule, Whole) else ())
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """The definition of one tensor.

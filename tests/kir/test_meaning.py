@@ -60,3 +60,12 @@ def test_gathers_give_0_outside() -> None:
 def test_no_value(definition: str, reason: str) -> None:
     with pytest.raises(IndexError, match=reason):
         of(defined(definition))
+
+
+def test_what_no_element_of_an_output_needs_is_not_computed() -> None:
+    beyond = "t2: float32[6] = copy(x[i0 + 1, 0])"
+    assert of(defined(beyond, "y: float32[6, 0] = copy(t2[i0])", shape="6, 0")).shape == (6, 0)
+    none = "y: float32[6] over (6, 0) at (i0) = reduce add of copy(t2[i0]) from 2.0"
+    assert np.array_equal(of(defined(beyond, none, shape="6")), np.full(6, 2.0))
+    with pytest.raises(IndexError, match="index 1 to 6 of axis 0"):
+        of(defined(beyond, "y: float32[6] = copy(t2[i0])", shape="6"))

@@ -18,7 +18,7 @@ from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.kir import Kernel
 from taskfuse.kir.operands import Access
-from taskfuse.kir.witness import Definition, Whole, operands_of
+from taskfuse.kir.witness import Definition, tensors_of
 from taskfuse.location import Quote
 from taskfuse.reports.certificate import Layer, Obligation, Verdict
 
@@ -100,8 +100,7 @@ class _Tensors:
 
     def _is_kept(self, d: Definition, written: Definition) -> bool:
         """The same definition, of tensors that are the same."""
-        read = {o.buffer for o in operands_of(d.rule) if isinstance(o, Access)} | set(d.rule.parts if isinstance(d.rule, Whole) else ())
-        return d == written and read <= self.elements.same | self.now.inputs
+        return d == written and tensors_of(d.rule) <= self.elements.same | self.now.inputs
 
     def _check(self, d: Definition) -> None:
         for k, (written, now) in enumerate(self._sides):
